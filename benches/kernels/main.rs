@@ -3,6 +3,7 @@
 //! what they amount to: elements a second for data that stay in the second-level cache (one thread), memory traffic
 //! against the measured speed of copying, arithmetic. No numbers are checked: machines differ.
 
+mod blas;
 mod build;
 mod harness;
 mod networks;

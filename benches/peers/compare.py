@@ -13,10 +13,12 @@ one step, so that only one computes at a time and all meet the same noise of the
 and summed up in Markdown at the end, are the median step, its ratio to acc, the first step (tracing
 and compiling), the growth of the process's resident memory from before the model was made to its
 peak (on a GPU the most that tensors took there), the median time until the step's call returned
-("host ms"), and at the median the tokens or the speed of a kernel. On a GPU that is also what the
-model's products, convolutions and attention compute, and the model FLOPs utilisation: its share of
-the tensor cores' dense peak in bf16 (`PEAK`). All must have trained on the same data; where losses
-differ more than rounding explains, a line says so.
+("host ms"), and at the median the tokens or the speed of a kernel, and what the model's products,
+convolutions and attention compute. "of limit" is their share of what the processor's multipliers
+can do in f32 (`fma_peak.c`, in the same run, on as many threads), also for bf16, of which a
+processor that has it can do more; on a GPU the model FLOPs utilisation: the share of the tensor
+cores' dense peak in bf16 (`PEAK`). All must have trained on the same data; where losses differ more
+than rounding explains, a line says so.
 
 The work `module` is the training step of JAX in examples/stablehlo/gpt.py: acc runs the module of
 StableHLO that JAX makes of it, `openxla` does so with TORCHACC_BACKEND=openxla, and `jax-plugin` is
@@ -265,12 +267,39 @@ def measure(work: str, dtype: str, args, end: float):
     if args.gpu and needed > USABLE * args.gpu_bytes:
         print(f"{work} {dtype}: the peers need too much memory to take turns", file=sys.stderr)
         turns = [[peer] for peer in args.peers]
-    rows, data = [], {}
+    rows, data, peaks = [], {}, [multiplier_peak(args)]
     for number, peers in enumerate(turns):
         workers = [Worker(peer, work, dtype, data) for peer in peers]
         rows += together(workers, args, kit.share(end, len(turns) - number))
+        peaks.append(multiplier_peak(args))
     compare_losses(rows)
+    for row in rows:
+        peak = peak_of_gpu(row) if args.gpu else max(peaks)
+        computed = 1e12 * row.get("teraflops_per_s", 0) + 1e9 * row.get("gigaflops_per_s", 0)
+        if peak and computed:
+            row["of_limit"] = computed / peak
     return rows
+
+
+def multiplier_peak(args) -> float:
+    """Operations a second that the processor's multipliers can do in f32 now; 0 on a GPU."""
+    return 0.0 if args.gpu else float(subprocess.check_output([args.fma_peak, str(args.threads)]))
+
+
+def compiled(source: Path) -> Path:
+    """The program that a source in C is, for this very processor."""
+    program = kit.ROOT / "target" / "peers" / source.stem
+    program.parent.mkdir(parents=True, exist_ok=True)
+    command = ["cc", "-O2", "-march=native", "-pthread", "-o", program, source]
+    subprocess.run(command, check=True)
+    return program
+
+
+def peak_of_gpu(row: dict) -> float | None:
+    """Operations a second of its tensor cores, if it is in `PEAK`; of bf16 alone."""
+    gpu = row["versions"].get("gpu", "")
+    peak = next((peak for name, peak in PEAK.items() if name in gpu), None)
+    return 1e12 * peak if peak and row["dtype"] == "bf16" else None
 
 
 def together(workers: list[Worker], args, end: float):
@@ -310,8 +339,8 @@ def compare_losses(rows: list[dict]):
 
 
 def speed(row: dict) -> str:
-    """What a kernel moves or computes each second; tokens or images of a training step and, on a
-    GPU, what its model computes (`teraflops` in worker_torch.py)."""
+    """What a kernel moves or computes each second; tokens or images of a training step, and what
+    its model computes (`teraflops` in worker_torch.py)."""
     names = {
         "gigabytes": "GB/s",
         "gigaflops": "GFLOP/s",
@@ -320,12 +349,7 @@ def speed(row: dict) -> str:
         "teraflops": "TFLOP/s",
     }
     found = [(unit, name) for unit, name in names.items() if f"{unit}_per_s" in row]
-    said = [f"{row[f'{unit}_per_s']:.1f} {name}" for unit, name in found]
-    gpu = row["versions"].get("gpu", "")
-    peak = next((peak for name, peak in PEAK.items() if name in gpu), None)
-    if peak and row["dtype"] == "bf16" and "teraflops_per_s" in row:
-        said.append(f"MFU {row['teraflops_per_s'] / peak:.1%}")
-    return ", ".join(said)
+    return ", ".join(f"{row[f'{unit}_per_s']:.4g} {name}" for unit, name in found)
 
 
 def table(rows: list[dict], title: bool):
@@ -342,6 +366,7 @@ def table(rows: list[dict], title: bool):
         "first step s": lambda row: f"{row['first_step_s']:.2f}",
         "peak MB": lambda row: f"{row['peak_mb']:.0f}",
         "last loss": lambda row: f"{row['last_loss']:.4f}",
+        "of limit": lambda row: f"{row['of_limit']:.1%}" if "of_limit" in row else "-",
         "speed": speed,
     }
     if title:
@@ -358,15 +383,26 @@ def summary(rows: list[dict]):
     columns.append(("peak_mb", "peak, MB", "{:.0f}"))
     if all(row["work"] in KERNELS + CEILINGS for row in rows):
         columns = [("median_ms", "ms", "{:.1f}")]
+    if any("of_limit" in row for row in rows):
+        columns.append(("of_limit", "of limit", "{:.0%}"))
     titles = [f"{name}: {' / '.join(peers)}" for _, name, _ in columns]
-    print(f"\n| | {' | '.join(titles)} |\n|---|{'---|' * len(columns)}")
+    ratios = peers[0] == "acc" and len(peers) > 1
+    if ratios:
+        titles.append("best peer / acc")
+    print(f"\n| | {' | '.join(titles)} |\n|---|{'---|' * len(titles)}")
     for work, dtype in dict.fromkeys((row["work"], row["dtype"]) for row in rows):
 
         def cell(field, form, work=work, dtype=dtype):
             of_peers = (found.get((work, dtype, peer)) for peer in peers)
-            return " / ".join(form.format(row[field]) if row else "-" for row in of_peers)
+            known = [row[field] if row and field in row else None for row in of_peers]
+            return " / ".join("-" if value is None else form.format(value) for value in known)
 
-        print(f"| {work} {dtype} | {' | '.join(cell(f, form) for f, _, form in columns)} |")
+        cells = [cell(f, form) for f, _, form in columns]
+        ours, *others = (found.get((work, dtype, peer)) for peer in peers)
+        if ratios:
+            best = min((row["median_ms"] for row in others if row), default=math.nan)
+            cells.append(f"{best / ours['median_ms']:.2f}" if ours else "-")
+        print(f"| {work} {dtype} | {' | '.join(cells)} |")
 
 
 def arguments():
@@ -413,6 +449,8 @@ def main():
     end, rows = time.monotonic() + args.limit, []
     if args.gpu:
         args.gpu_bytes = gpu_bytes(args)
+    else:
+        args.fma_peak = compiled(HERE / "fma_peak.c")
     asked = [(work, dtype) for work in args.works for dtype in args.dtypes.split(",")]
     for number, (work, dtype) in enumerate(asked):
         if time.monotonic() > end - LEAST:

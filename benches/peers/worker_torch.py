@@ -18,8 +18,9 @@ ON_ACC = ("acc", "openxla")
 COMPILERS = {"compile": torch.compile, "max-autotune": partial(torch.compile, mode="max-autotune")}
 
 
-def training(peer, work, dtype):
-    """What `serve` wants for a training step of `work`: forward, backward, AdamW."""
+def training(counted, peer, work, dtype):
+    """What `serve` wants for a training step of `work`: forward, backward, AdamW; `counted`: what
+    it computes (`teraflops`)."""
     torch.manual_seed(0)
     device, autocast_device, finish = place(peer)
     model = new_model(work, device)
@@ -30,10 +31,7 @@ def training(peer, work, dtype):
 
     def batch(number):
         drawn = works.batch(work, number)
-        tensors = [
-            torch.frombuffer(numbers, dtype=TYPES[numbers.typecode]).view(sizes)
-            for numbers, sizes in drawn
-        ]
+        tensors = as_tensors(drawn)
         if kernels.ON_GPU:
             # Larger than a processor's; a program that trains would upload them during a step.
             tensors = [tensor.to(device) for tensor in tensors]
@@ -53,10 +51,7 @@ def training(peer, work, dtype):
     def next_batch(number):
         return made[number % len(made)] if made else batch(number)
 
-    amount = works.amount(work)
-    if kernels.ON_GPU:
-        amount |= teraflops(work, next_batch(0)[0])
-    return amount, next_batch, step, finish
+    return works.amount(work) | counted, next_batch, step, finish
 
 
 def new_model(work, device):
@@ -72,13 +67,18 @@ def new_model(work, device):
     return model
 
 
-def teraflops(work, tensors):
-    """{"teraflops"} that a step's products, convolutions and attention need on `tensors`, forward
-    and backward, as PyTorch counts them on tensors without memory. Over the time of a step and the
-    speed of the processor's tensor cores that is the model FLOPs utilisation."""
+def as_tensors(drawn):
+    """Of what `works.batch` draws."""
+    return [torch.frombuffer(data, dtype=TYPES[data.typecode]).view(sizes) for data, sizes in drawn]
+
+
+def teraflops(work):
+    """{"teraflops"} that a step's products, convolutions and attention need, forward and backward,
+    as PyTorch counts them on tensors without memory."""
     with torch.device("meta"):
         model = MODELS[work](**works.WORKS[work]["model"])
-    tensors = [torch.empty_like(tensor, device="meta") for tensor in tensors]
+    drawn = as_tensors(works.batch(work, 0))
+    tensors = [torch.empty_like(tensor, device="meta") for tensor in drawn]
     with FlopCounterMode(display=False) as counter:
         model(*tensors).backward()
     return {"teraflops": counter.get_total_flops() / 1e12}
@@ -143,6 +143,9 @@ def versions(peer):
 
 if __name__ == "__main__":
     peer, work, dtype = sys.argv[1:]
-    make = module_step if work == "module" else training if work in MODELS else kernel
+    make = module_step if work == "module" else kernel
+    if work in MODELS:
+        # Before the process's memory is looked at: PyTorch's shape functions take some.
+        make = partial(training, teraflops(work))
     memory = (lambda: torch.acc if peer in ON_ACC else torch.cuda) if kernels.ON_GPU else None
     serve(versions(peer), lambda: make(peer, work, dtype), memory)

@@ -40,7 +40,6 @@ const OTHERS: &[(&str, u32)] = &[
     ("linalg_lstsq", SHAPED_BY_VALUES),
     ("masked_select", SHAPED_BY_VALUES | BEARS_VALUES),
     ("nonzero", SHAPED_BY_VALUES | BEARS_VALUES),
-    ("put", CHECKS_INTEGERS),
     ("repeat_interleave", SHAPED_BY_VALUES),
     ("unique_consecutive", SHAPED_BY_VALUES | BEARS_VALUES),
     ("unique_dim", SHAPED_BY_VALUES | BEARS_VALUES),

@@ -13,6 +13,7 @@ pub mod facts;
 mod lower;
 mod primitive;
 mod promote;
+mod real;
 mod read;
 mod rows;
 mod signature;

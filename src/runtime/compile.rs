@@ -207,7 +207,7 @@ impl BackgroundWork {
 const WAITING: usize = 4;
 
 /// Plans programs for other sizes while later ones run.
-pub fn learner() -> BackgroundThread<BackgroundWork> {
+pub(super) fn learner() -> BackgroundThread<BackgroundWork> {
     BackgroundThread::new("other-sizes", WAITING, |shared, background| background.learn(shared))
 }
 

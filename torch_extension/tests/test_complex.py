@@ -112,6 +112,19 @@ UNARY = {
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
     "reciprocal": torch.reciprocal,
+    **{
+        name: getattr(torch, name)
+        for name in (
+            "exp2 expm1 log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh"
+            " sigmoid sinc trace"
+        ).split()
+    },
+    "var": torch.var,
+    "std and mean": lambda z: torch.std_mean(z, 1, correction=0, keepdim=True),
+    "count_nonzero": lambda z: torch.count_nonzero(z, 0) + z.real.sum(),
+    "take": lambda z: z.take(torch.tensor([3, -1, 3], device=z.device)),
+    "index_fill": lambda z: z.index_fill(1, torch.tensor([2, -4], device=z.device), 1 - 2j),
+    "cross": lambda z: torch.linalg.cross(z, z.flip(0) * 1j, dim=0),
     "square": torch.square,
     "cube": lambda z: z**3,
     "power": lambda z: z**1.5,

@@ -2,23 +2,22 @@
 
 use super::{BACKWARD, PLAIN};
 use crate::aten::call::{Call, Rule::FloatFormula, Rule::Number, wide};
-use crate::aten::{Outs, Row, row};
+use crate::aten::{Outs, Row, complex, row};
 use crate::error::Result;
-use crate::graph::math::V;
+use crate::graph::math::{V, together};
 use crate::invalid;
 use crate::op::Op;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
 pub const ROWS: &[Row] = &[
-    row("sigmoid", PLAIN, |c| {
-        c.elementwise([0], crate::aten::call::Rule::Float, |[x]| x.sigmoid())
-    }),
     row("sigmoid_backward", BACKWARD, |c| {
         c.elementwise([0, 1], FloatFormula, |[dy, y]| dy * (1.0 - y) * y)
-    }),
+    })
+    .complex_by(|c| complex_slope(c, |y, one| complex::mul(complex::sub(one, y), y))),
     row("tanh_backward", BACKWARD, |c| {
         c.elementwise([0, 1], FloatFormula, |[dy, y]| dy * (1.0 - y * y))
-    }),
+    })
+    .complex_by(|c| complex_slope(c, |y, one| complex::sub(one, complex::mul(y, y)))),
     row("relu", PLAIN, |c| c.elementwise([0], Number, |[x]| x.max(0.0))),
     row("threshold", PLAIN, |c| {
         c.parametric([0], [(1, 0.0), (2, 0.0)], Number, |[x], [limit, value]| {
@@ -44,6 +43,19 @@ pub const ROWS: &[Row] = &[
             kept(x.le(low).or(x.ge(high)).not(), dy)
         })
     }),
+    row("softshrink", PLAIN, |c| {
+        c.parametric([0], [(1, 0.5)], FloatFormula, |[x], [limit]| {
+            let below = x.lt(-limit).select(x + limit, x * 0.0);
+            x.gt(limit).select(x - limit, below)
+        })
+    }),
+    row("hardshrink", PLAIN, |c| {
+        c.parametric([0], [(1, 0.5)], FloatFormula, |[x], [limit]| {
+            kept(x.ge(-limit).and(x.le(limit)).not(), x)
+        })
+    }),
+    row("softshrink_backward", BACKWARD, shrunk_slope),
+    row("hardshrink_backward", BACKWARD, shrunk_slope),
     row("hardsigmoid", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| hard_sigmoid(x))),
     row("hardsigmoid_backward", BACKWARD, |c| {
         c.elementwise([0, 1], FloatFormula, |[dy, x]| {
@@ -123,6 +135,20 @@ pub const ROWS: &[Row] = &[
         c.elementwise([0, 1], FloatFormula, |[dy, x]| dy * gelu_slope(x, curve))
     }),
 ];
+
+/// `(grad_output, output)` of complex numbers: by the conjugate of the slope, said of the output and 1.
+fn complex_slope<'a>(c: &Call<'a>, slope: fn(V<'a>, V<'a>) -> V<'a>) -> Outs<'a> {
+    let [dy, y] = together([c.tensor(0)?, c.tensor(1)?]);
+    let one = c.math.full(1.0, y.dtype(), &y.sizes());
+    Ok(vec![complex::mul(dy, complex::conj(slope(y, one)))])
+}
+
+/// `(grad_output, self, lambda)`: none where what is small was made 0.
+fn shrunk_slope<'a>(c: &Call<'a>) -> Outs<'a> {
+    c.parametric([0, 1], [(2, 0.5)], FloatFormula, |[dy, x], [limit]| {
+        kept(x.ge(-limit).and(x.le(limit)).not(), dy)
+    })
+}
 
 /// `(grad_output, alpha, scale, input_scale, is_result, self_or_result)`
 fn elu_backward<'a>(c: &Call<'a>) -> Outs<'a> {

@@ -8,7 +8,7 @@ use crate::aten::promote::{Operand, result_type};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::math::V;
+use crate::graph::math::{V, together};
 use crate::invalid;
 use crate::op::expect::Expectation;
 use crate::op::index::Reduction;
@@ -40,6 +40,24 @@ pub const ROWS: &[Row] = &[
         .refuses(always)
         .facts(CHECKS_INTEGERS | ONE_FLOAT)
         .complex(),
+    row(
+        "index_fill",
+        &["int_Scalar", "int_Tensor", "int_Scalar_out", "int_Tensor_out"],
+        index_fill,
+    )
+    .refuses(always)
+    .facts(CHECKS_INTEGERS)
+    .complex(),
+    row("take", PLAIN, |c| {
+        let (x, index) = (c.tensor(0)?, c.tensor(1)?);
+        let n = x.numel();
+        Ok(vec![take(x.reshape(&[n]), from_the_end(index, n), 0)])
+    })
+    .refuses(always)
+    .facts(CHECKS_INTEGERS)
+    .complex(),
+    row("put", PLAIN, put).refuses(always).facts(CHECKS_INTEGERS).complex(),
+    row("linalg_cross", PLAIN, cross).complex_by(cross),
     row("masked_scatter", PLAIN, |c| {
         let (x, mask, source) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
         Ok(vec![masked_scatter(x, mask.cast(DType::Bool), source)])
@@ -333,6 +351,70 @@ fn index_copy<'a>(c: &Call<'a>) -> Outs<'a> {
     let index = index.reshape(&column).broadcast(&sizes);
     let y = scattered(at_least_1d(x), index, source, dim, Reduction::Last);
     Ok(vec![y.reshape(&x.sizes())])
+}
+
+/// `(self, dim, index, value)`
+fn index_fill<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, index, value) = (c.tensor(0)?, c.tensor(2)?, c.number(3, 0.0, c.ty(0)?.dtype)?);
+    let (wide, dim) = (at_least_1d(x), c.dim(1, 0, x.rank())?);
+    let (n, count) = (wide.sizes()[dim], index.numel());
+    let index = from_the_end(index.reshape(&[count]), n).cast(DType::I64);
+    let [none, all] = [(0.0, n), (1.0, count)].map(|(x, n)| c.math.full(x, DType::U8, &[n]));
+    let is_filled = scattered(none, index, all, 0, Reduction::Last).cast(DType::Bool);
+    let mut column = Dims::from_elem(1, wide.rank());
+    column[dim] = n;
+    let value = if value.rank() == 0 { value } else { value.reshape(&[]) };
+    Ok(vec![is_filled.reshape(&column).select(value, wide).reshape(&x.sizes())])
+}
+
+/// `(self, index, source, accumulate)`, all of them flat: of elements with the same index the last one stays, or all are added.
+fn put<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, index, source) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
+    let (n, count) = (x.numel(), index.numel());
+    if source.numel() != count {
+        return invalid!(
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = {}, index.numel() = {count}",
+            source.numel()
+        );
+    }
+    let index = from_the_end(index.reshape(&[count]), n);
+    let (flat, source) = (x.reshape(&[n]), source.reshape(&[count]));
+    let y = if c.bool(3, false)? {
+        let compute = sum_dtype(x.dtype());
+        let base = flat.cast(compute);
+        scattered(base, index, source.cast(compute), 0, Reduction::Sum).cast(x.dtype())
+    } else {
+        scattered(flat, index, source, 0, Reduction::Last)
+    };
+    Ok(vec![y.reshape(&x.sizes())])
+}
+
+/// An index of `n` elements in which those below 0 count from the end.
+fn from_the_end(index: V, n: i64) -> V {
+    index.lt(0.0).select(index + n as f64, index)
+}
+
+/// `(self, other, dim)`: the vectors that are at right angles to two of three dimensions each.
+fn cross<'a>(c: &Call<'a>) -> Outs<'a> {
+    let dtype = c.common(&[0, 1])?;
+    let [a, b] = together(c.numbers([0, 1], dtype)?);
+    let dim = c.dim(2, -1, a.rank())?;
+    if a.sizes().get(dim) != Some(&3) {
+        return invalid!(
+            "linalg.cross: inputs dimension {dim} must have length 3. Got {:?} and {:?}",
+            c.ty(0)?.sizes,
+            c.ty(1)?.sizes
+        );
+    }
+    let times: fn(V<'a>, V<'a>) -> V<'a> =
+        if dtype.is_complex() { complex::mul } else { |a, b| a * b };
+    let less: fn(V<'a>, V<'a>) -> V<'a> =
+        if dtype.is_complex() { complex::sub } else { |a, b| a - b };
+    let part = |x: V<'a>, at: i64| x.narrow(dim, at % 3, 1);
+    let along = |at: i64| {
+        less(times(part(a, at + 1), part(b, at + 2)), times(part(a, at + 2), part(b, at + 1)))
+    };
+    Ok(vec![c.math.concat(&[along(0), along(1), along(2)], dim)])
 }
 
 /// Which of a list of elements each true element of `mask`, flat, takes, in order; of the others, the first.

@@ -9,6 +9,7 @@ mod channel;
 mod collective;
 mod convolution;
 mod distance;
+mod elementary;
 mod factory;
 mod fft;
 mod gradient;
@@ -36,6 +37,7 @@ use super::Row;
 
 pub const FAMILIES: &[&[Row]] = &[
     pointwise::ROWS,
+    elementary::ROWS,
     special::ROWS,
     triangular::ROWS,
     activation::ROWS,

@@ -30,49 +30,21 @@ pub const ROWS: &[Row] = &[
         .complex_by(|c| map(c, complex::sqrt)),
     row("rsqrt", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Rsqrt)))
         .complex_by(|c| map(c, |z| complex::reciprocal(complex::sqrt(z)))),
-    row("exp", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.exp()))
-        .complex_by(|c| map(c, complex::exp)),
-    row("exp2", PLAIN, |c| {
-        c.elementwise([0], Rule::Float, |[x]| x.math().constant(2.0, x.dtype()).pow(x))
-    }),
-    row("expm1", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Expm1))),
-    row("log", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.log()))
-        .complex_by(|c| map(c, complex::log)),
-    row("log1p", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Log1p))),
-    row("log2", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| logarithm(x, 2.0))),
-    row("log10", PLAIN, |c| c.elementwise([0], Rule::FloatFormula, |[x]| logarithm(x, 10.0))),
-    row("sin", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Sin))),
-    row("cos", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Cos))),
-    row("tan", PLAIN, |c| {
-        c.elementwise([0], Rule::FloatFormula, |[x]| x.unary(Op::Sin) / x.unary(Op::Cos))
-    }),
-    row("atan", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.binary(Op::Atan2, 1.0))),
-    row("asin", PLAIN, |c| {
-        c.elementwise([0], Rule::FloatFormula, |[x]| x.binary(Op::Atan2, other_leg(x)))
-    }),
-    row("acos", PLAIN, |c| {
-        c.elementwise([0], Rule::FloatFormula, |[x]| other_leg(x).binary(Op::Atan2, x))
-    }),
-    row("sinh", PLAIN, |c| {
-        c.elementwise([0], Rule::FloatFormula, |[x]| {
-            // (u + u / (u + 1)) / 2 with u = exp(x) - 1: exact near 0.
-            let u = x.abs().unary(Op::Expm1);
-            u.lt(1e10).select((u + u / (u + 1.0)) * 0.5, half_exp(x)) * x.unary(Op::Sign)
-        })
-    }),
-    row("cosh", PLAIN, |c| {
-        c.elementwise([0], Rule::FloatFormula, |[x]| {
-            let half = half_exp(x);
-            half + 0.25 / half
-        })
-    }),
-    row("tanh", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.tanh())),
     row("erf", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Erf))),
     row("erfinv", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Erfinv))),
     row("erfc", PLAIN, |c| c.elementwise([0], Rule::Float, |[x]| x.unary(Op::Erfc))),
     row("floor", PLAIN, |c| rounded(c, Op::Floor)),
     row("ceil", PLAIN, |c| rounded(c, Op::Ceil)),
     row("round", PLAIN, |c| rounded(c, Op::Round)),
+    row("round", &["decimals", "decimals_out"], |c| {
+        let (places, is_left) = (c.int(1, 0)?, c.int(1, 0)? < 0);
+        let step = 10f64.powi(places.unsigned_abs().min(400) as i32);
+        c.elementwise([0], Rule::Formula, |[x]| match is_left {
+            true => (x / step).unary(Op::Round) * step,
+            false => (x * step).unary(Op::Round) / step,
+        })
+    })
+    .floats(),
     row("trunc", PLAIN, |c| rounded(c, Op::Trunc)),
     row("frac", PLAIN, |c| c.elementwise([0], Rule::Formula, |[x]| x - x.unary(Op::Trunc))),
     row("bitwise_not", PLAIN, |c| c.elementwise([0], Rule::Exact, |[x]| x.not())),
@@ -80,6 +52,7 @@ pub const ROWS: &[Row] = &[
     row("isnan", PLAIN, |c| test(c, |x| x.ne(x))).complex_by(|c| test_parts(c, |x| x.ne(x))),
     row("isinf", PLAIN, |c| test(c, |x| x.abs().eq(f64::INFINITY)))
         .complex_by(|c| test_parts(c, |x| x.abs().eq(f64::INFINITY))),
+    row("signbit", PLAIN, |c| Ok(vec![signbit(c.tensor(0)?)])),
     row("isposinf", PLAIN, |c| test(c, |x| x.eq(f64::INFINITY))),
     row("isneginf", PLAIN, |c| test(c, |x| x.eq(f64::NEG_INFINITY))),
     row("isfinite", &[""], |c| Ok(vec![finite(c.tensor(0)?)])),
@@ -144,32 +117,26 @@ pub const ROWS: &[Row] = &[
         .complex_by(complex_power),
     row("maximum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.max(b))),
     row("minimum", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| a.min(b))),
-    row("atan2", PLAIN, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a.binary(Op::Atan2, b))),
-    row("logaddexp", PLAIN, |c| {
-        c.elementwise([0, 1], Rule::FloatFormula, |[a, b]| {
-            let apart = (-(a - b).abs()).exp().unary(Op::Log1p);
-            // Equal infinities have no difference.
-            a.eq(b).and(finite(a).not()).select(a, a.max(b) + apart)
+    row("fmax", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| of_numbers(a, b, a.max(b)))),
+    row("fmin", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| of_numbers(a, b, a.min(b)))),
+    row("copysign", BINARY, |c| {
+        c.elementwise([0, 1], Rule::Float, |[a, b]| {
+            let size = a.abs();
+            signbit(b).select(-size, size)
         })
     }),
+    row("hypot", PLAIN, |c| {
+        c.elementwise([0, 1], Rule::Formula, |[a, b]| complex::abs_of_parts([a, b]))
+    })
+    .floats(),
+    row("heaviside", PLAIN, |c| {
+        c.elementwise([0, 1], Rule::Exact, |[x, at_zero]| {
+            x.eq(0.0).select(at_zero, x.gt(0.0).cast(x.dtype()))
+        })
+    })
+    .numbers(),
+    row("atan2", PLAIN, |c| c.elementwise([0, 1], Rule::Float, |[a, b]| a.binary(Op::Atan2, b))),
     row("ldexp", &["Tensor", "out", ""], ldexp),
-    row(
-        "xlogy",
-        &[
-            "Tensor",
-            "Scalar_Self",
-            "Scalar_Other",
-            "OutTensor",
-            "OutScalar_Self",
-            "OutScalar_Other",
-        ],
-        |c| {
-            c.elementwise([0, 1], Rule::FloatFormula, |[a, b]| {
-                let y = a.ne(0.0).select(a * b.log(), 0.0);
-                b.ne(b).select(b, y)
-            })
-        },
-    ),
     row("eq", COMPARE, |c| compare(c, Op::Eq)).complex_by(|c| Ok(vec![differ(c)?.not()])),
     row("ne", COMPARE, |c| compare(c, Op::Ne)).complex_by(|c| Ok(vec![differ(c)?])),
     row("lt", COMPARE, |c| compare(c, Op::Lt)),
@@ -240,28 +207,6 @@ fn truth<'a>(c: &Call<'a>, i: usize) -> crate::error::Result<V<'a>> {
     Ok(c.tensor(i)?.cast(DType::Bool))
 }
 
-/// The logarithm to a base. Of the base's powers that are exact it is whole: programs take its floor.
-fn logarithm(x: V, base: f64) -> V {
-    let log = x.log() * (1.0 / base.ln());
-    let whole = log.unary(Op::Round);
-    let power = x.math().constant(base, x.dtype()).broadcast(&x.sizes()).pow(whole);
-    // What rounding missed is no part of the slope; there is none where the logarithm is infinite.
-    let missed = whole - log;
-    let is_power = power.binary(Op::Eq, x).and(missed.abs().lt(0.5));
-    log + is_power.select(missed, 0.0).unary(Op::Detach)
-}
-
-/// exp(|x|) / 2, where exp(|x|) would overflow, too. Halving x is exact, subtracting ln 2 from it is not.
-fn half_exp(x: V) -> V {
-    let root = (x.abs() * 0.5).exp();
-    root * (root * 0.5)
-}
-
-/// The other leg of a right triangle with hypotenuse 1.
-fn other_leg(x: V) -> V {
-    ((1.0 - x) * (1.0 + x)).sqrt()
-}
-
 /// Integers are round already.
 fn rounded<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
     c.elementwise([0], Rule::Exact, |[x]| if x.dtype().is_float() { x.unary(op) } else { x })
@@ -326,6 +271,22 @@ fn map<'a>(c: &Call<'a>, f: fn(V<'a>) -> V<'a>) -> Outs<'a> {
 /// A question to which a complex number answers yes if one of its parts does.
 fn test_parts<'a>(c: &Call<'a>, question: fn(V<'a>) -> V<'a>) -> Outs<'a> {
     Ok(vec![complex::any_part(c.tensor(0)?, question)])
+}
+
+/// `both`, or the one that is a number.
+fn of_numbers<'a>(a: V<'a>, b: V<'a>, both: V<'a>) -> V<'a> {
+    a.ne(a).select(b, b.ne(b).select(a, both))
+}
+
+/// Whether a number has a minus, be it a zero or none.
+fn signbit(x: V) -> V {
+    x.bitcast(match x.dtype() {
+        DType::F64 => DType::I64,
+        DType::F32 => DType::I32,
+        DType::F16 | DType::BF16 => DType::I16,
+        whole => whole,
+    })
+    .lt(0.0)
 }
 
 /// Whether two complex numbers differ.

@@ -22,6 +22,16 @@ pub const ROWS: &[Row] = &[
         let x = c.tensor(0)?;
         sum(c, x.eq(x).select(x, 0.0), Op::Sum, Some(1), c.bool(2, false)?, c.dtype(3)?)
     }),
+    row("count_nonzero", &["dim_IntList", "dim_IntList_out"], |c| {
+        let x = c.tensor(0)?;
+        let is_some = match x.dtype().is_complex() {
+            true => complex::any_part(x, |part| part.ne(0.0)),
+            false => x.cast(DType::Bool),
+        };
+        Ok(vec![is_some.cast(DType::I64).reduce(Op::Sum, &axes(c, Some(1), x.rank())?, false)])
+    })
+    .complex(),
+    row("trace", PLAIN, trace).complex(),
     row("histc", PLAIN, histc).fixed(&[2, 3]).refuses(always).numbers(),
     row("prod", PLAIN, |c| sum(c, c.tensor(0)?, Op::Prod, None, false, c.dtype(1)?)),
     row("prod", &["dim_int", "int_out"], |c| {
@@ -31,6 +41,15 @@ pub const ROWS: &[Row] = &[
     row("mean", &["dim", "out"], |c| mean(c, Some(1), c.bool(2, false)?, c.dtype(3)?)).complex(),
     row("amax", PLAIN, |c| extreme(c, Op::ReduceMax, Some(1), c.bool(2, false)?)),
     row("amin", PLAIN, |c| extreme(c, Op::ReduceMin, Some(1), c.bool(2, false)?)),
+    row("aminmax", PLAIN, |c| {
+        let x = c.tensor(0)?;
+        let axes = match c.has(1) {
+            true => wrap_dims(&[c.int(1, 0)?], x.rank())?,
+            false => axes(c, None, x.rank())?,
+        };
+        let keep = c.bool(2, false)?;
+        Ok([Op::ReduceMin, Op::ReduceMax].map(|op| x.reduce(op, &axes, keep)).to_vec())
+    }),
     row("max", &["", "unary_out"], |c| extreme(c, Op::ReduceMax, None, false)),
     row("min", &["", "unary_out"], |c| extreme(c, Op::ReduceMin, None, false)),
     row("max", &["dim", "dim_max"], |c| extreme_and_place(c, Op::ReduceMax, Op::ArgMax)),
@@ -43,18 +62,24 @@ pub const ROWS: &[Row] = &[
     row("all", &["", "all_out"], |c| logical(c, Op::All, Axes::All)).complex(),
     row("all", &["dim", "out"], |c| logical(c, Op::All, Axes::Argument)).complex(),
     row("all", &["dims", "dims_out"], |c| logical(c, Op::All, Axes::Argument)).complex(),
-    row("var", &["correction", "correction_out"], |c| Ok(vec![variance(c)?.0])).fixed(&[2]),
-    row("std", &["correction", "correction_out"], |c| Ok(vec![deviation(c)?.0])).fixed(&[2]),
+    row("var", &["correction", "correction_out"], |c| Ok(vec![variance(c)?.0]))
+        .fixed(&[2])
+        .complex(),
+    row("std", &["correction", "correction_out"], |c| Ok(vec![deviation(c)?.0]))
+        .fixed(&[2])
+        .complex(),
     row("var_mean", &["correction", "correction_out"], |c| {
         let (variance, mean) = variance(c)?;
         Ok(vec![variance, mean])
     })
-    .fixed(&[2]),
+    .fixed(&[2])
+    .complex(),
     row("std_mean", &["correction", "correction_out"], |c| {
         let (deviation, mean) = deviation(c)?;
         Ok(vec![deviation, mean])
     })
-    .fixed(&[2]),
+    .fixed(&[2])
+    .complex(),
     row("linalg_vector_norm", PLAIN, |c| norm(c, c.float(1, 2.0)?, c.dtype(4)?))
         .fixed(&[1])
         .complex(),
@@ -210,27 +235,47 @@ fn logical<'a>(c: &Call<'a>, op: Op, which: Axes) -> Outs<'a> {
 /// Variance over the dimensions of argument 1 with correction 2, and the mean.
 fn variance<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>)> {
     let (variance, mean, dtype) = moments(c)?;
-    Ok((variance.cast(dtype), mean.cast(dtype)))
+    Ok((variance.cast(dtype), mean))
 }
 
 fn deviation<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>)> {
     let (variance, mean, dtype) = moments(c)?;
-    Ok((variance.sqrt().cast(dtype), mean.cast(dtype)))
+    Ok((variance.sqrt().cast(dtype), mean))
 }
 
-/// Variance and mean in the dtype of computation, and the dtype of the result.
+/// Variance in the dtype of computation, the mean, and the dtype of the variance: real, of complex numbers too, whose distance
+/// from the mean counts.
 fn moments<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>, DType)> {
     let x = c.tensor(0)?;
     let dtype = x.dtype();
     let (correction, keep) = (c.float(2, 1.0)?, c.bool(3, false)?);
     let axes = axes(c, Some(1), x.rank())?;
     let n = count(x, &axes);
-    let x = x.cast(wide(dtype));
+    let is_complex = dtype.is_complex();
+    // Parts lie along one dimension more.
+    let x = if is_complex { x.pairs() } else { x.cast(wide(dtype)) };
     let mean = x.reduce(Op::Sum, &axes, true) / n;
     let away = x - mean;
-    let variance = (away * away).reduce(Op::Sum, &axes, keep) / (n - correction).max(0.0);
+    let mut squares = away * away;
+    if is_complex {
+        squares = squares.reduce(Op::Sum, &[squares.rank() as i64 - 1], false);
+    }
+    let variance = squares.reduce(Op::Sum, &axes, keep) / (n - correction).max(0.0);
+    let mean = if is_complex { mean.paired() } else { mean.cast(dtype) };
     let mean = if keep { mean } else { mean.reshape(&variance.sizes()) };
-    Ok((variance, mean, dtype))
+    Ok((variance, mean, dtype.part().unwrap_or(dtype)))
+}
+
+/// The sum of a matrix's diagonal.
+fn trace<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let sizes = x.sizes();
+    let &[rows, columns] = &sizes[..] else {
+        return invalid!("trace: expected a matrix, but got tensor with dim {}", sizes.len());
+    };
+    let [row, column] = [0, 1].map(|dim| c.math.iota(&[rows, columns], dim, DType::I64));
+    let x = x.cast(sum_dtype(c, x.dtype(), None));
+    Ok(vec![total(row.eq(column).select(x, 0.0), &[0, 1], false)])
 }
 
 /// The `order`-norm over the dimensions of argument 2; argument 3 is keepdim.

@@ -16,6 +16,7 @@ pub const ROWS: &[Row] = &[
     row("im2col", PLAIN, im2col).floats(),
     row("col2im", PLAIN, col2im).floats(),
     row("pixel_shuffle", PLAIN, pixel_shuffle).moves(),
+    row("channel_shuffle", PLAIN, channel_shuffle).moves(),
     row("pixel_unshuffle", PLAIN, pixel_unshuffle).moves(),
 ];
 
@@ -164,6 +165,24 @@ fn pixel_shuffle<'a>(c: &Call<'a>) -> Outs<'a> {
     let split = x.reshape(&joined(outer, &[few, r, r, h, w]));
     let y = reordered(split, outer.len(), &[0, 3, 1, 4, 2]);
     Ok(vec![y.reshape(&joined(outer, &[few, h.saturating_mul(r), w.saturating_mul(r)]))])
+}
+
+/// `(self, groups)`: `[n, g*c, …]` → `[n, c*g, …]`, the channels of all groups in turn.
+fn channel_shuffle<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, groups) = (c.tensor(0)?, c.int(1, 1)?);
+    let sizes = x.sizes();
+    let &[n, channels, ref rest @ ..] = &sizes[..] else {
+        return invalid!("channel_shuffle expects input with > 2 dims, but got {sizes:?}");
+    };
+    if groups < 1 || channels % groups != 0 || rest.is_empty() {
+        return invalid!(
+            "channel_shuffle expects images whose {channels} channels are divisible by groups, {groups}, but got {sizes:?}"
+        );
+    }
+    let split = x.reshape(&joined(&[n], &[&[groups, channels / groups], rest].concat()));
+    let rest = 3..split.rank() as i64;
+    let turned: Vec<i64> = [0, 2, 1].into_iter().chain(rest).collect();
+    Ok(vec![split.transpose(&turned).reshape(&sizes)])
 }
 
 /// `(self, downscale_factor)`: `[…, c, h*r, w*r]` → `[…, c*r*r, h, w]`

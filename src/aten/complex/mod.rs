@@ -1,5 +1,7 @@
 //! Formulas of complex numbers: values of a complex dtype in terms of their real and imaginary parts.
 
+pub mod elementary;
+
 use crate::graph::math::V;
 pub use crate::graph::math::complex;
 use crate::op::Op;
@@ -55,7 +57,12 @@ pub fn reciprocal(z: V) -> V {
 
 /// The absolute value, real. Scaled by the larger part, whose square may not be a number of the type.
 pub fn abs(z: V) -> V {
-    let parts @ [a, b] = z.parts().map(V::abs);
+    abs_of_parts(z.parts())
+}
+
+/// [`abs`] of a number with these parts.
+pub fn abs_of_parts<'m>(parts: [V<'m>; 2]) -> V<'m> {
+    let parts @ [a, b] = parts.map(V::abs);
     let (large, small) = (a.max(b), a.min(b));
     let is_usual = large.gt(0.0).and(large.lt(f64::INFINITY));
     let ratio = small / is_usual.select(large, 1.0);

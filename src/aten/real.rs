@@ -1,0 +1,40 @@
+//! Formulas of real numbers that formulas of complex ones are made of, too.
+
+use crate::graph::math::V;
+use crate::op::Op;
+use std::f64::consts::LN_2;
+
+/// To the square of a number beyond, one more makes no difference.
+pub const LARGE: f64 = 1e9;
+
+/// A function with `f(-x) = -f(x)`, by a formula for what is not negative.
+fn odd<'m>(x: V<'m>, f: impl FnOnce(V<'m>) -> V<'m>) -> V<'m> {
+    let side = x.lt(0.0).select(x.math().constant(-1.0, x.dtype()), 1.0);
+    f(x * side) * side
+}
+
+pub fn sinh(x: V) -> V {
+    odd(x, |x| {
+        // (u + u / (u + 1)) / 2 with u = exp(x) - 1: exact near 0.
+        let u = x.unary(Op::Expm1);
+        u.lt(1e10).select((u + u / (u + 1.0)) * 0.5, half_exp(x))
+    })
+}
+
+pub fn cosh(x: V) -> V {
+    let half = half_exp(x.abs());
+    half + 0.25 / half
+}
+
+/// exp(x) / 2, where exp(x) would overflow, too. Halving x is exact, subtracting ln 2 from it is not.
+fn half_exp(x: V) -> V {
+    let root = (x * 0.5).exp();
+    root * (root * 0.5)
+}
+
+pub fn asinh(x: V) -> V {
+    odd(x, |x| {
+        let near = (x + x * x / ((x * x + 1.0).sqrt() + 1.0)).unary(Op::Log1p);
+        x.gt(LARGE).select(x.log() + LN_2, near)
+    })
+}

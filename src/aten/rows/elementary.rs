@@ -1,0 +1,158 @@
+//! Exponentials and logarithms, circular and hyperbolic functions and their inverses, and what is made of them.
+
+use super::{BACKWARD, PLAIN};
+use crate::aten::call::{Call, Rule::Float, Rule::FloatFormula};
+use crate::aten::complex::{self, elementary as of_complex};
+use crate::aten::real::{LARGE, asinh, cosh, sinh};
+use crate::aten::rows::pointwise::finite;
+use crate::aten::{Outs, Row, row};
+use crate::graph::math::V;
+use crate::op::Op;
+use std::f64::consts::{LN_2, PI};
+
+pub const ROWS: &[Row] = &[
+    row("exp", PLAIN, |c| c.elementwise([0], Float, |[x]| x.exp()))
+        .complex_by(|c| map(c, complex::exp)),
+    row("exp2", PLAIN, |c| {
+        c.elementwise([0], Float, |[x]| x.math().constant(2.0, x.dtype()).pow(x))
+    })
+    .complex_by(|c| map(c, of_complex::exp2)),
+    row("expm1", PLAIN, |c| c.elementwise([0], Float, |[x]| x.unary(Op::Expm1)))
+        .complex_by(|c| map(c, of_complex::expm1)),
+    row("log", PLAIN, |c| c.elementwise([0], Float, |[x]| x.log()))
+        .complex_by(|c| map(c, complex::log)),
+    row("log1p", PLAIN, |c| c.elementwise([0], Float, |[x]| x.unary(Op::Log1p)))
+        .complex_by(|c| map(c, of_complex::log1p)),
+    row("log2", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| logarithm(x, 2.0)))
+        .complex_by(|c| map(c, |z| of_complex::logarithm(z, 2.0))),
+    row("log10", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| logarithm(x, 10.0)))
+        .complex_by(|c| map(c, |z| of_complex::logarithm(z, 10.0))),
+    row("logaddexp", PLAIN, |c| {
+        c.elementwise([0, 1], FloatFormula, |[a, b]| {
+            log_of_sum(a, b, (-(a - b).abs()).exp().unary(Op::Log1p))
+        })
+    }),
+    row("logaddexp2", PLAIN, |c| {
+        c.elementwise([0, 1], FloatFormula, |[a, b]| {
+            let apart = (-(a - b).abs() * LN_2).exp().unary(Op::Log1p);
+            log_of_sum(a, b, apart * (1.0 / LN_2))
+        })
+    }),
+    // ---- circular
+    row("sin", PLAIN, |c| c.elementwise([0], Float, |[x]| x.unary(Op::Sin)))
+        .complex_by(|c| map(c, of_complex::sin)),
+    row("cos", PLAIN, |c| c.elementwise([0], Float, |[x]| x.unary(Op::Cos)))
+        .complex_by(|c| map(c, of_complex::cos)),
+    row("tan", PLAIN, |c| {
+        c.elementwise([0], FloatFormula, |[x]| x.unary(Op::Sin) / x.unary(Op::Cos))
+    })
+    .complex_by(|c| map(c, of_complex::tan)),
+    row("atan", PLAIN, |c| c.elementwise([0], Float, |[x]| x.binary(Op::Atan2, 1.0)))
+        .complex_by(|c| map(c, of_complex::atan)),
+    row("asin", PLAIN, |c| {
+        c.elementwise([0], FloatFormula, |[x]| x.binary(Op::Atan2, other_leg(x)))
+    })
+    .complex_by(|c| map(c, of_complex::asin)),
+    row("acos", PLAIN, |c| {
+        c.elementwise([0], FloatFormula, |[x]| other_leg(x).binary(Op::Atan2, x))
+    })
+    .complex_by(|c| map(c, of_complex::acos)),
+    row("sinc", PLAIN, |c| {
+        c.elementwise([0], FloatFormula, |[x]| {
+            let angle = x * PI;
+            x.eq(0.0).select(x * 0.0 + 1.0, angle.unary(Op::Sin) / angle)
+        })
+    })
+    .complex_by(|c| map(c, of_complex::sinc)),
+    // ---- hyperbolic
+    row("sinh", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| sinh(x)))
+        .complex_by(|c| map(c, of_complex::sinh)),
+    row("cosh", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| cosh(x)))
+        .complex_by(|c| map(c, of_complex::cosh)),
+    row("tanh", PLAIN, |c| c.elementwise([0], Float, |[x]| x.tanh()))
+        .complex_by(|c| map(c, of_complex::tanh)),
+    row("asinh", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| asinh(x)))
+        .complex_by(|c| map(c, of_complex::asinh)),
+    row("acosh", PLAIN, |c| {
+        c.elementwise([0], FloatFormula, |[x]| {
+            let above = x - 1.0;
+            let near = (above + (above * (above + 2.0)).sqrt()).unary(Op::Log1p);
+            x.gt(LARGE).select(x.log() + LN_2, near)
+        })
+    })
+    .complex_by(|c| map(c, of_complex::acosh)),
+    row("atanh", PLAIN, |c| {
+        c.elementwise([0], FloatFormula, |[x]| (x.unary(Op::Log1p) - (-x).unary(Op::Log1p)) * 0.5)
+    })
+    .complex_by(|c| map(c, of_complex::atanh)),
+    // ---- of probabilities
+    row("sigmoid", PLAIN, |c| c.elementwise([0], Float, |[x]| x.sigmoid()))
+        .complex_by(|c| map(c, of_complex::sigmoid)),
+    row("logit", PLAIN, |c| {
+        let (result, compute) = c.plan(&[0], FloatFormula)?;
+        let mut x = c.number(0, 0.0, compute)?;
+        if c.has(1) {
+            let edge = c.number(1, 0.0, compute)?;
+            // What is no number is neither below nor above.
+            x = x.lt(edge).select(edge, x);
+            x = x.gt(1.0 - edge).select(1.0 - edge, x);
+        }
+        Ok(vec![(x / (1.0 - x)).log().cast(result)])
+    }),
+    row("logit_backward", BACKWARD, |c| {
+        let (result, compute) = c.plan(&[0, 1], FloatFormula)?;
+        let [dy, x] = c.numbers([0, 1], compute)?;
+        let edge =
+            if c.has(2) { c.number(2, 0.0, compute)? } else { c.math.constant(0.0, compute) };
+        let outside = if c.has(2) { 0.0 } else { f64::NAN };
+        let is_outside = x.lt(edge).or(x.gt(1.0 - edge));
+        Ok(vec![is_outside.not().select(dy / (x * (1.0 - x)), outside).cast(result)])
+    }),
+    row("special_entr", PLAIN, |c| {
+        c.elementwise([0], FloatFormula, |[x]| {
+            let inside = x.gt(0.0).select(-x * x.log(), x);
+            x.lt(0.0).not().select(inside, f64::NEG_INFINITY)
+        })
+    }),
+    row("xlogy", OF_TWO, |c| c.elementwise([0, 1], FloatFormula, |[a, b]| times(a, b, b.log()))),
+    row(
+        "special_xlog1py",
+        &["", "self_scalar", "other_scalar", "out", "self_scalar_out", "other_scalar_out"],
+        |c| c.elementwise([0, 1], FloatFormula, |[a, b]| times(a, b, b.unary(Op::Log1p))),
+    ),
+];
+
+const OF_TWO: &[&str] =
+    &["Tensor", "Scalar_Self", "Scalar_Other", "OutTensor", "OutScalar_Self", "OutScalar_Other"];
+
+/// A function of a complex number.
+fn map<'a>(c: &Call<'a>, f: fn(V<'a>) -> V<'a>) -> Outs<'a> {
+    Ok(vec![f(c.tensor(0)?)])
+}
+
+/// The larger one and `apart`, where that has a meaning: equal infinities have no difference.
+fn log_of_sum<'a>(a: V<'a>, b: V<'a>, apart: V<'a>) -> V<'a> {
+    a.eq(b).and(finite(a).not()).select(a, a.max(b) + apart)
+}
+
+/// `a * log`, the logarithm of `b`; 0 where `a` is, unless `b` is no number.
+fn times<'a>(a: V<'a>, b: V<'a>, log: V<'a>) -> V<'a> {
+    let product = a.ne(0.0).select(a * log, 0.0);
+    b.ne(b).select(b, product)
+}
+
+/// The logarithm to a base. Of the base's powers that are exact it is whole: programs take its floor.
+fn logarithm(x: V, base: f64) -> V {
+    let log = x.log() * (1.0 / base.ln());
+    let whole = log.unary(Op::Round);
+    let power = x.math().constant(base, x.dtype()).broadcast(&x.sizes()).pow(whole);
+    // What rounding missed is no part of the slope; there is none where the logarithm is infinite.
+    let missed = whole - log;
+    let is_power = power.binary(Op::Eq, x).and(missed.abs().lt(0.5));
+    log + is_power.select(missed, 0.0).unary(Op::Detach)
+}
+
+/// The other leg of a right triangle with hypotenuse 1.
+fn other_leg(x: V) -> V {
+    ((1.0 - x) * (1.0 + x)).sqrt()
+}
