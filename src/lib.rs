@@ -1,7 +1,7 @@
 //! torchacc: records tensor operations into lazy graphs, looks their key up in a cache of compiled programs, and
 //! launches fused, memory-planned programs.
 //!
-//! The modules in reading order; `ARCHITECTURE.md` is the map, [`runtime::compile`] the pipeline on one screen.
+//! The modules in reading order; `ARCHITECTURE.md` is the map, [`runtime::compile::pipeline`] the pipeline on one screen.
 
 /// One error type: a code, a text, a call site.
 pub mod error;

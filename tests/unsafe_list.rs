@@ -42,7 +42,7 @@ const FILES: &[&str] = &[
     "openxla/api.rs",
     "openxla/client.rs",
     "openxla/plugin.rs",
-    "runtime/tests/foreign.rs",
+    "runtime/context/tests/foreign.rs",
 ];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -13,7 +13,7 @@ use torchacc::graph::{Builder, ValueId};
 use torchacc::op::Ty;
 use torchacc::passes::optimize;
 use torchacc::plan::{Plan, plan};
-use torchacc::runtime::config::{Asked, Options};
+use torchacc::runtime::options::{Asked, Options};
 
 /// What the time of a case is divided into.
 #[derive(Clone, Copy)]

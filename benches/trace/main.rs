@@ -9,7 +9,7 @@ use torchacc::aten;
 use torchacc::dtype::DType;
 use torchacc::record::{Operator, View};
 use torchacc::runtime::Context;
-use torchacc::runtime::config::{Asked, Options};
+use torchacc::runtime::options::{Asked, Options};
 use torchacc::shape::Layout;
 use torchacc::trace::{ArgRef, BufferId, Call, TensorRef};
 

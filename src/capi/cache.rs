@@ -5,7 +5,7 @@ use super::context::torchacc_context;
 use super::error::torchacc_error;
 use super::handle::borrow;
 use super::sized::{self, Growing};
-use crate::runtime::stats::{Snapshot, metrics};
+use crate::runtime::observe::stats::{Snapshot, metrics};
 
 macro_rules! declared {
     ($($item:tt)*) => {

@@ -8,8 +8,8 @@ use super::sized::{self, Growing};
 use super::{bad, be_silent, boundary, put, quiet, torchacc_str};
 use crate::error::Result;
 use crate::runtime::Context;
-use crate::runtime::config::{Asked, Options};
-use crate::runtime::devices::devices;
+use crate::runtime::observe::devices::devices;
+use crate::runtime::options::{Asked, Options};
 use std::ffi::c_void;
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ mod tensor;
 mod view;
 
 use crate::error::{Code, Error, Result, panic_text};
-use crate::runtime::lock::panicked;
+use crate::runtime::context::lock::panicked;
 use buffer::torchacc_buffer;
 pub use cache::DECLARED;
 use error::torchacc_error;

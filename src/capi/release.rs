@@ -1,5 +1,5 @@
 //! Where functions run that the program gave to release what it lent: never on a thread of the library's, which others wait for and
-//! which such a function may wait for. (Nor under a lock: see [`crate::runtime::lock`].)
+//! which such a function may wait for. (Nor under a lock: see [`crate::runtime::context::lock`].)
 
 use crate::thread;
 use parking_lot::{Condvar, Mutex};

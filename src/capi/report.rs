@@ -6,7 +6,8 @@ use super::error::{torchacc_error, torchacc_string};
 use super::handle::borrow;
 use super::{bad, boundary, put, quiet, torchacc_str};
 use crate::op::host;
-use crate::runtime::{Context, Observer, stats};
+use crate::runtime::observe::stats;
+use crate::runtime::{Context, Observer};
 use std::ffi::c_void;
 use std::sync::Arc;
 

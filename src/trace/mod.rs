@@ -462,6 +462,12 @@ pub fn operator_name(op: Operator) -> String {
     }
 }
 
+/// Name of the operator that a plan's step comes from.
+pub fn name_of(operators: &[Operator], record: u32) -> String {
+    let operator = (record as usize).checked_sub(1).and_then(|index| operators.get(index));
+    operator.map_or_else(|| "an operation".into(), |&op| operator_name(op))
+}
+
 /// The error for a buffer that no longer has what was promised.
 pub(crate) fn lost() -> Error {
     Error::new(Code::Internal, "a buffer's memory was donated twice")

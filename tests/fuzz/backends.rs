@@ -16,7 +16,7 @@ use torchacc::plan::check::check;
 use torchacc::plan::{PlanMode, plan_unplaced, stored};
 use torchacc::record::View;
 use torchacc::runtime::Context;
-use torchacc::runtime::config::{Asked, Options};
+use torchacc::runtime::options::{Asked, Options};
 use torchacc::shape::Layout;
 use torchacc::trace::TensorRef;
 

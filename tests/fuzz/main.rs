@@ -31,7 +31,7 @@ use torchacc::openxla;
 use torchacc::passes::{
     cross_entropy, cse, dce, decompose, fold, movement, optimize, products, scatters, simplify,
 };
-use torchacc::runtime::compile::optimized;
+use torchacc::runtime::compile::pipeline::optimized;
 use torchacc::stablehlo;
 
 const LIMITS: [Limits; 3] =

@@ -12,7 +12,7 @@ use torchacc::op::arg::ScalarKind;
 use torchacc::op::array::Array;
 use torchacc::record::View;
 use torchacc::runtime::Context;
-use torchacc::runtime::config::{Asked, Options};
+use torchacc::runtime::options::{Asked, Options};
 use torchacc::shape::Layout;
 use torchacc::trace::TensorRef;
 

@@ -1,0 +1,17 @@
+//! From a closed trace to a program: found for other sizes or on disk, or compiled; for this trace, for a later one, or for
+//! another engine.
+//!
+//! **Invariant:** runs no program and touches no memory of tensors. What is done beside a run is for later ones: an error or a
+//! panic there leaves the program as it is.
+
+mod background;
+mod chooser;
+mod on_disk;
+pub mod padding;
+pub mod pipeline;
+mod prefetch;
+pub mod program_store;
+
+pub use background::BackgroundThread;
+pub use chooser::{Task, chooser};
+pub use prefetch::{Ran, prefetcher};

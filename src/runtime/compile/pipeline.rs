@@ -1,0 +1,257 @@
+//! From a closed trace to a program: the whole pipeline on one screen.
+
+use super::background::BackgroundThread;
+use crate::backend::Backend;
+use crate::dynamic::{Comparison, Instance, ShapeErasedTrace, compare};
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::graph::verify::verify;
+use crate::op::Op;
+use crate::plan::{Plan, PlanDecisions, PlanMode};
+use crate::record::{Operator, Records};
+use crate::runtime::observe::recomputed::Recomputed;
+use crate::runtime::program::{BackgroundWork, Code, Compiled, CompiledTrace, Interface};
+use crate::runtime::shared::Shared;
+use crate::{aten, invalid, passes, plan};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// A program does not start with a plan made quickly that takes more bytes of the arena than this: up to a third of them are not
+/// needed after the search, and a step that works on so many takes much longer than that.
+const QUICK_BYTES: u64 = 256 << 20;
+
+/// What came of looking for a plan for other sizes.
+pub enum Instantiation {
+    Done(Box<CompiledTrace>),
+    Nothing,
+    /// One was found and is wrong; those that were instantiated before may be.
+    Refuted,
+}
+
+/// Lowers each recorded operation to primitives, rewrites, plans, and has the backend compile the plan.
+pub fn compile(
+    shared: &Shared,
+    records: &Records,
+    erased: &ShapeErasedTrace,
+) -> Result<(CompiledTrace, BackgroundWork)> {
+    let graph = shared.observed.stage("graph", || graph(records, &*shared.backend))?;
+    let (program, background) = of_graph(shared, records, graph, Interface::of(records))?;
+    // A module holds for the sizes that it was compiled for.
+    let is_fixed = shared.backend.engine_says().is_some() || is_unrolled(records, &*shared.backend);
+    let may_vary = !is_fixed && shared.families.add(erased);
+    let varies = may_vary.then(|| (records.clone(), erased.clone()));
+    Ok((program, BackgroundWork { varies, ..background }))
+}
+
+/// Whether the program has as many steps as a size says.
+fn is_unrolled(records: &Records, backend: &dyn Backend) -> bool {
+    let unrolls = |op: Op| op.row().unrolls && !backend.supports(op);
+    records.records.iter().any(|record| match record.op {
+        Operator::Native(row) => aten::primitive_of(row).is_some_and(unrolls),
+        Operator::Host(_) => false,
+    })
+}
+
+/// The program of a graph that stands for these records.
+pub fn of_graph(
+    shared: &Shared,
+    records: &Records,
+    graph: Graph,
+    interface: Interface,
+) -> Result<(CompiledTrace, BackgroundWork)> {
+    let backend = &*shared.backend;
+    let planned =
+        |mode| shared.observed.stage("plan", || interface.plan_unplaced(&graph, mode, backend));
+    let quickly = || Ok(planned(PlanMode::Quick)?.0.placed());
+    let quick = (graph.nodes.len() >= shared.quick_from).then(quickly).transpose()?;
+    let between = |plan: &Plan| plan.arena_bytes + plan.results_bytes;
+    let quick = quick.filter(|plan| between(plan) <= QUICK_BYTES && shared.is_within_limit(plan));
+    let (plan, found) = match quick {
+        Some(plan) => (plan, None),
+        None => {
+            let found = planned(shared.plan_mode())?;
+            (found.0.clone().placed(), Some(found))
+        }
+    };
+    let operators: Vec<Operator> = records.records.iter().map(|record| record.op).collect();
+    shared.check_limit(&plan, &operators)?;
+    let cost = found.as_ref().and_then(|(_, decisions)| decisions.cost());
+    let recomputed = shared.memory_limit().zip(cost).map(|(limit, cost)| {
+        let recomputed = Recomputed::new(limit, cost, &plan, &operators);
+        shared.observed.stats.limited_programs.add(1);
+        shared.observed.stats.recomputed_steps.add(recomputed.steps);
+        Box::new(recomputed)
+    });
+    let program = || assembled(records, Some(&graph), plan, backend);
+    let program = shared.observed.stage("code", program)?;
+    shared.observed.stats.quick_plans.add(found.is_none() as u64);
+    let graph = Arc::new(graph);
+    let code = program.code.clone();
+    let program = CompiledTrace { graph: Some(graph.clone()), recomputed, ..program };
+    Ok((program, BackgroundWork { graph, interface, code, found, varies: None }))
+}
+
+impl BackgroundWork {
+    /// Whether there is something.
+    pub fn is_some(&self) -> bool {
+        self.found.is_none() || self.varies.is_some()
+    }
+
+    /// The plan that stays. One that has to be searched for takes the place of the program's.
+    pub fn plan(&mut self, shared: &Shared) -> Result<Arc<Plan>> {
+        if self.found.is_none() {
+            let (graph, backend) = (&self.graph, &*shared.backend);
+            let search = || self.interface.plan_unplaced(graph, shared.plan_mode(), backend);
+            let found = shared.observed.stage("search", search)?;
+            let plan = found.0.clone().placed();
+            if !shared.is_within_limit(&plan) {
+                // The quick one was, whose results lie in a block.
+                return Ok(self.code.newest().plan.clone());
+            }
+            self.code.replace(compiled(Some(graph), plan, backend)?);
+            self.found = Some(found);
+        }
+        Ok(self.code.newest().plan.clone())
+    }
+
+    /// Whether a trace of other sizes had better wait for [`BackgroundWork::learn`].
+    pub fn is_awaited(&self, shared: &Shared) -> bool {
+        self.varies.as_ref().is_none_or(|(_, erased)| shared.families.is_eager(erased))
+    }
+
+    /// Plans the trace for other sizes, as a template, if its sizes vary. After [`BackgroundWork::plan`].
+    pub fn learn(&self, shared: &Shared) {
+        let (Some((unplaced, decisions)), Some((records, erased))) = (&self.found, &self.varies)
+        else {
+            return;
+        };
+        let backend = &*shared.backend;
+        let planner = |records: &Records, decisions: &PlanDecisions| {
+            if shared.is_ending.load(Relaxed) {
+                return invalid!("nobody wants the plan any more");
+            }
+            let graph = graph(records, backend)?;
+            Ok(Interface::of(records)
+                .plan_unplaced(&graph, PlanMode::Guided(decisions), backend)?
+                .0)
+        };
+        let learn = || shared.families.learn(erased, records, unplaced, decisions, &planner);
+        shared.observed.stats.templates.add(shared.observed.stage("other sizes", learn) as u64);
+    }
+}
+
+/// Programs that may wait to be planned for other sizes beside later runs. Of one for which there is no room the family is planned
+/// by a later one.
+const WAITING: usize = 4;
+
+/// Plans programs for other sizes while later ones run.
+pub(super) fn learner() -> BackgroundThread<BackgroundWork> {
+    BackgroundThread::new("other-sizes", WAITING, |shared, background| background.learn(shared))
+}
+
+/// The program of a trace by a plan for other sizes, if there is one. The trace's own plan has the last word.
+pub fn instantiate(
+    shared: &Shared,
+    records: &Records,
+    erased: &ShapeErasedTrace,
+) -> Result<Instantiation> {
+    let (families, backend) = (&shared.families, &*shared.backend);
+    let Some(Instance { unplaced, binding, verify }) = families.instance(erased, records) else {
+        return Ok(Instantiation::Nothing);
+    };
+    let done = |program| {
+        Instantiation::Done(Box::new(CompiledTrace { instance_of: Some(binding), ..program }))
+    };
+    let Some(decisions) = verify else {
+        let plan = unplaced.placed();
+        if !shared.is_within_limit(&plan) {
+            // In sizes such as these more has to be computed again.
+            return Ok(Instantiation::Nothing);
+        }
+        // A backend that refuses what was instantiated may take the trace's own plan.
+        return Ok(assembled(records, None, plan, backend).map_or_else(
+            |_| {
+                families.forget(erased);
+                Instantiation::Nothing
+            },
+            done,
+        ));
+    };
+    let graph = graph(records, backend)?;
+    let guided =
+        Interface::of(records).plan_unplaced(&graph, PlanMode::Guided(&decisions), backend);
+    match guided.map(|(own, _)| (compare(&unplaced, &own), own.placed())) {
+        Ok((Comparison::Equal, own)) if shared.is_within_limit(&own) => {
+            let program = assembled(records, Some(&graph), own, backend)?;
+            Ok(done(CompiledTrace { graph: Some(Arc::new(graph)), ..program }))
+        }
+        Ok((Comparison::OtherNumbers, _)) => {
+            families.forget(erased);
+            Ok(Instantiation::Refuted)
+        }
+        // These very sizes give other kernels (powers of two divide otherwise, equal sizes may be one), for which the
+        // decisions say nothing.
+        Ok(_) | Err(_) => Ok(Instantiation::Nothing),
+    }
+}
+
+/// The program of these records by another engine of the same memory. `None`: that would compute nothing of it.
+pub fn for_engine(
+    shared: &Shared,
+    records: &Records,
+    engine: &dyn Backend,
+) -> Result<Option<Compiled>> {
+    let graph = graph(records, engine)?;
+    if !graph.nodes.iter().any(|node| node.op == Op::Module) {
+        return Ok(None);
+    }
+    let (found, _) = Interface::of(records).plan_unplaced(&graph, shared.plan_mode(), engine)?;
+    let plan = found.placed();
+    match shared.is_within_limit(&plan) {
+        true => compiled(Some(&graph), plan, engine).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// What is planned.
+pub fn graph(records: &Records, backend: &dyn Backend) -> Result<Graph> {
+    optimized(aten::lower(records)?, backend)
+}
+
+/// A graph as the backend wants it to be planned.
+pub fn optimized(graph: Graph, backend: &dyn Backend) -> Result<Graph> {
+    let graph = passes::optimize(graph, &|op| backend.supports(op))?;
+    let Some(says) = backend.engine_says() else { return Ok(graph) };
+    let graph = passes::outline(&graph, says)?.into_owned();
+    if cfg!(debug_assertions) {
+        verify(&graph).map_err(|error| error.within("after pass outline"))?;
+    }
+    Ok(graph)
+}
+
+/// The program of a finished plan of these records; of the graph, if it is at hand, which the plan is then checked against in
+/// debug builds.
+pub fn assembled(
+    records: &Records,
+    graph: Option<&Graph>,
+    plan: Plan,
+    backend: &dyn Backend,
+) -> Result<CompiledTrace> {
+    Ok(CompiledTrace {
+        graph: None,
+        code: Arc::new(Code::new(compiled(graph, plan, backend)?)),
+        operators: records.records.iter().map(|record| record.op).collect(),
+        instance_of: None,
+        is_unused: AtomicBool::default(),
+        binding: None,
+        unpadded: None,
+        recomputed: None,
+    })
+}
+
+fn compiled(graph: Option<&Graph>, plan: Plan, backend: &dyn Backend) -> Result<Compiled> {
+    if let Some(graph) = graph.filter(|_| cfg!(debug_assertions)) {
+        plan::check::check(graph, &plan)?;
+    }
+    Compiled::new(Arc::new(plan), backend)
+}

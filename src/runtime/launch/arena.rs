@@ -1,0 +1,55 @@
+//! The memory of a run that is nobody's later, and that of results.
+
+use crate::buffer::Bytes;
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::runtime::shared::Shared;
+
+/// Intermediates of all programs, but for those in a block of results: they run one after the other, so they share one block of
+/// the device's memory, and one of the host's.
+#[derive(Default)]
+pub struct Arena {
+    device: Option<Box<dyn Bytes>>,
+    host: Option<Box<dyn Bytes>>,
+}
+
+/// Addresses of a plan's blocks for intermediates; 0 where it needs none.
+#[derive(Clone, Copy, Default)]
+pub struct Intermediates {
+    pub arena: usize,
+    pub host: usize,
+}
+
+impl Arena {
+    /// Blocks for a plan; contents are not kept.
+    pub fn reserve(&mut self, shared: &Shared, plan: &Plan) -> Result<Intermediates> {
+        let nbytes = plan.arena_bytes as usize;
+        // With the results of this program, what another one left may be more than the limit.
+        let fits = |bytes: &dyn Bytes| {
+            let limit = shared.memory_limit().unwrap_or(u64::MAX);
+            let others = plan.fresh_bytes() + plan.results_bytes;
+            bytes.len() >= nbytes && bytes.len() as u64 + others <= limit
+        };
+        if self.device.as_deref().is_none_or(|bytes| !fits(bytes)) {
+            // The old block goes first: both at once may be too much.
+            self.device = None;
+            self.device = Some(shared.allocate(nbytes)?);
+        }
+        let nbytes = plan.host_bytes as usize;
+        if nbytes > self.host.as_ref().map_or(0, |bytes| bytes.len()) {
+            self.host = None;
+            self.host = Some(shared.backend.allocate_on_host(nbytes)?);
+        }
+        let address = |block: &Option<Box<dyn Bytes>>| block.as_ref().map_or(0, |b| b.address());
+        Ok(Intermediates { arena: address(&self.device), host: address(&self.host) })
+    }
+}
+
+/// Memory for an output that is given none.
+pub fn fresh_output(shared: &Shared, plan: &Plan, output: usize) -> Result<Box<dyn Bytes>> {
+    let nbytes = plan.outputs[output].nbytes();
+    match plan.is_on_host(output) {
+        true => shared.backend.allocate_on_host(nbytes),
+        false => shared.allocate(nbytes),
+    }
+}

@@ -1,0 +1,15 @@
+//! Runs programs: one after the other on the launch thread, or on that of who waits for a short one.
+//!
+//! **Invariant:** a storage that was promised is settled, whatever happens, and programs run in the order of their cuts. Takes no
+//! lock of a trace, and waits for nobody who records.
+
+mod arena;
+mod concatenation;
+mod execute;
+mod launcher;
+mod results_block;
+mod speculation;
+mod taken_over;
+
+pub use concatenation::{Concatenation, Part};
+pub use launcher::{Here, Launcher};

@@ -1,0 +1,106 @@
+//! The block in which results lie that are given no other memory, and before they are written what is needed then
+//! ([`Plan::results`]): gradients take the place of activations.
+//!
+//! **Invariant:** a result that is kept keeps its block. So a plan gets no third block while its last two are there (the last one
+//! may be: a run begins early, before the program drops the gradients of the run before), nor one while many parts of blocks are
+//! there that nobody has any more, unless it takes more than the memory limit, or than there is, without: its results have memory
+//! of their own then, and the block is scratch memory.
+
+use crate::backend::memory::Whole;
+use crate::buffer::Bytes;
+use crate::error::Result;
+use crate::plan::Plan;
+use crate::runtime::program::Compiled;
+use crate::runtime::shared::Shared;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+/// Of the memory in use, such parts may be one in so many bytes.
+const IDLE: u64 = 16;
+
+/// The block of a run.
+#[derive(Default)]
+pub struct ResultsBlock {
+    pub address: usize,
+    _kept: Option<Kept>,
+}
+
+/// The block is there for as long as the run, whatever becomes of its results.
+#[expect(dead_code, reason = "kept, not read")]
+enum Kept {
+    Scratch(Box<dyn Bytes>),
+    Parts(Arc<Whole>),
+}
+
+impl ResultsBlock {
+    /// For a run, with the memory of the outputs that lie there, if they do.
+    pub fn new(
+        shared: &Shared,
+        code: &Compiled,
+        memory: &mut [Option<Box<dyn Bytes>>],
+    ) -> Result<ResultsBlock> {
+        let plan = &*code.plan;
+        let nbytes = plan.results_bytes as usize;
+        if nbytes == 0 {
+            return Ok(ResultsBlock::default());
+        }
+        let (is_held, is_first, own) = {
+            let last = code.last_blocks.lock();
+            let there: Vec<Arc<Whole>> = last.iter().filter_map(Weak::upgrade).collect();
+            let own = there.iter().map(|block| block.idle_bytes()).sum();
+            (there.len() == last.len(), last[0].ptr_eq(&Weak::new()), own)
+        };
+        if fits_apart(shared, plan) && (is_held || !pays(shared, own)) {
+            let apart = apart(shared, plan, memory);
+            if apart.is_ok() {
+                return apart;
+            }
+            // There is less to ask for.
+            plan.results.iter().for_each(|(k, _)| memory[*k as usize] = None);
+        }
+        let bytes = |&(k, start): &(u32, u64)| -> Range<usize> {
+            let start = start as usize;
+            start..start + plan.outputs[k as usize].nbytes()
+        };
+        let bytes: Vec<Range<usize>> = plan.results.iter().map(bytes).collect();
+        if is_first {
+            // What other programs left, as the first step of a training that makes the optimizer's state.
+            shared.backend.pool().make_way(nbytes);
+        }
+        let made = shared.backend.allocate_parts(nbytes, &bytes)?;
+        let whole = made.whole.upgrade();
+        let mut last = code.last_blocks.lock();
+        last.rotate_right(1);
+        last[0] = made.whole;
+        drop(last);
+        for ((k, _), part) in plan.results.iter().zip(made.parts) {
+            memory[*k as usize] = Some(part);
+        }
+        Ok(ResultsBlock { address: made.address, _kept: whole.map(Kept::Parts) })
+    }
+}
+
+/// The block as scratch memory, and memory for the results.
+fn apart(
+    shared: &Shared,
+    plan: &Plan,
+    memory: &mut [Option<Box<dyn Bytes>>],
+) -> Result<ResultsBlock> {
+    let block = shared.allocate(plan.results_bytes as usize)?;
+    for (k, _) in &plan.results {
+        let k = *k as usize;
+        memory[k] = Some(shared.allocate(plan.outputs[k].nbytes())?);
+    }
+    Ok(ResultsBlock { address: block.address(), _kept: Some(Kept::Scratch(block)) })
+}
+
+/// `own`: what is idle of the plan's own blocks. Those may be about to go, part by part.
+fn pays(shared: &Shared, own: u64) -> bool {
+    let stats = shared.backend.pool().stats();
+    stats.idle_bytes.saturating_sub(own) <= stats.live_bytes / IDLE
+}
+
+fn fits_apart(shared: &Shared, plan: &Plan) -> bool {
+    let bytes = plan.memory() + plan.results_bytes;
+    shared.memory_limit().is_none_or(|limit| bytes <= limit)
+}

@@ -1,0 +1,38 @@
+//! Numbers of bytes.
+
+use crate::error::Result;
+use crate::invalid;
+
+/// A number of bytes, as `512M`. Errors: it is none.
+pub fn parse(name: &str, text: &str) -> Result<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" => Some(0),
+        "K" => Some(10),
+        "M" => Some(20),
+        "G" => Some(30),
+        _ => None,
+    };
+    let scaled = |shift: u32| digits.parse::<u64>().ok()?.checked_mul(1 << shift);
+    match shift.and_then(scaled) {
+        Some(bytes) => Ok(bytes),
+        None => invalid!("{name}={text} is no number of bytes, as 1500000000, 1500M or 2G"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn bytes_are_numbers_with_a_unit() {
+        let read = |text| parse("TORCHACC_MEMORY_LIMIT", text).ok();
+        assert_eq!(read("12"), Some(12));
+        assert_eq!(read("3K"), Some(3 << 10));
+        assert_eq!(read("1500M"), Some(1500 << 20));
+        assert_eq!(read("2G"), Some(2 << 30));
+        for wrong in ["", "G", "1.5G", "-1", "2T", "2 G", "2GB", "99999999999G"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What the launch thread, those beside it and the recording threads have in common.
+
+use crate::backend::Backend;
+use crate::buffer::Bytes;
+use crate::cache::disk::Disk;
+use crate::cache::key::Key;
+use crate::cache::paths::Paths;
+use crate::cache::{Cache, Capacity};
+use crate::dynamic::{Families, Policy};
+use crate::error::Result;
+use crate::plan::{Plan, PlanMode};
+use crate::record::Operator;
+use crate::runtime::observe::{Observed, oom_report};
+use crate::runtime::options::{self, Options};
+use crate::runtime::program::{BackgroundWork, CompiledTrace, Prefetched};
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Programs kept in memory by one context.
+pub const PROGRAMS: Capacity = Capacity { entries: 1024, bytes: 512 << 20 };
+
+/// The release, and the sources: any change of theirs may change what a program should be.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TORCHACC_SOURCES"));
+
+pub struct Shared {
+    pub backend: Box<dyn Backend>,
+    pub cache: Cache<CompiledTrace>,
+    pub paths: Paths<CompiledTrace>,
+    pub disk: Option<Disk>,
+    /// Operations from which programs go there.
+    pub disk_from: usize,
+    pub families: Families,
+    /// Programs that ran, to be planned for other sizes.
+    pub unlearned: Mutex<Vec<BackgroundWork>>,
+    /// Traces that are likely to come, with their programs in the cache.
+    pub prefetched: Mutex<Vec<Prefetched>>,
+    pub policy: Policy,
+    pub last_program: Mutex<Option<Arc<CompiledTrace>>>,
+    pub observed: Observed,
+    pub trace_limit: usize,
+    pub trace_bytes: usize,
+    /// Nodes from which a program may start with a plan made quickly.
+    pub quick_from: usize,
+    /// Bytes that a program may take besides its inputs; 0: as many as it wants.
+    memory_limit: AtomicU64,
+    /// Whether the backend's missing features were reported.
+    pub lack_is_reported: AtomicBool,
+    /// Whether what is done in the background is for nobody any more.
+    pub is_ending: AtomicBool,
+    /// A plugin for programs that are to run on OpenXLA.
+    pub openxla: Option<PathBuf>,
+}
+
+impl Shared {
+    /// Starts no thread and takes no memory for tensors.
+    pub fn new(options: Options) -> Result<Shared> {
+        let (backend, warning) = options::backend(&options)?;
+        let observed = Observed::new(&options)?;
+        warning.into_iter().for_each(|warning| observed.warn(warning));
+        let disk = |folder| Disk::new(folder, options.cache_limit as u64);
+        Ok(Shared {
+            backend,
+            cache: Cache::new(PROGRAMS, CompiledTrace::nbytes),
+            paths: Paths::default(),
+            disk: options.cache_folder.map(disk),
+            disk_from: options.cache_from,
+            families: Families::default(),
+            unlearned: Mutex::default(),
+            prefetched: Mutex::default(),
+            policy: options.policy,
+            last_program: Mutex::default(),
+            observed,
+            trace_limit: options.trace_limit,
+            trace_bytes: options.trace_bytes,
+            quick_from: options.quick_from,
+            memory_limit: options.memory_limit.into(),
+            lack_is_reported: AtomicBool::default(),
+            is_ending: AtomicBool::default(),
+            openxla: options.openxla,
+        })
+    }
+
+    pub fn allocate(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
+        self.backend.allocate(nbytes)
+    }
+
+    /// The key of what these parts and this library say.
+    pub fn key_of(&self, mut parts: Vec<(&'static str, Vec<u8>)>) -> Key {
+        parts.push(("backend", self.backend.fingerprint().into_bytes()));
+        parts.push(("memory limit", self.memory_limit().unwrap_or(0).to_le_bytes().into()));
+        parts.push(("version", VERSION.into()));
+        Key::new(parts)
+    }
+
+    /// Bytes that a program may take besides its inputs; `None`: as many as it wants.
+    pub fn memory_limit(&self) -> Option<u64> {
+        Some(self.memory_limit.load(Relaxed)).filter(|&limit| limit != 0)
+    }
+
+    /// How programs are searched for.
+    pub fn plan_mode(&self) -> PlanMode<'static> {
+        self.memory_limit().map_or(PlanMode::Search, PlanMode::Within)
+    }
+
+    pub fn is_within_limit(&self, plan: &Plan) -> bool {
+        self.memory_limit().is_none_or(|limit| plan.memory() <= limit)
+    }
+
+    /// Error: `OutOfMemory`, with what the plan wants and when, if that is more than the limit.
+    pub fn check_limit(&self, plan: &Plan, operators: &[Operator]) -> Result<()> {
+        match self.memory_limit() {
+            Some(limit) if plan.memory() > limit => {
+                Err(oom_report::over_limit(plan, operators, limit))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From now on programs take at most so many bytes; 0: as many as they want. Programs that were found under another limit
+    /// are looked up anew. To be called by the launch thread while nothing else runs, or before there is one.
+    pub fn limit_memory(&self, limit: u64) {
+        self.memory_limit.store(limit, Relaxed);
+        self.families.forget_plans();
+        // Until both are done nothing that was prefetched becomes a path.
+        let mut prefetched = self.prefetched.lock();
+        prefetched.clear();
+        self.paths.clear();
+    }
+}
