@@ -44,7 +44,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    fn place(&self) -> Place {
+    fn place(&self) -> CutSite {
         (self.cause, self.site, self.value.clone(), self.value_site)
     }
 }
@@ -54,11 +54,11 @@ pub struct Cuts {
     /// Row of each trace and cause that came before.
     seen: HashMap<(u64, Cause), usize>,
     rows: Vec<Cut>,
-    places: HashMap<Place, usize>,
+    places: HashMap<CutSite, usize>,
 }
 
 /// What cuts of one row have in common.
-type Place = (&'static str, Site, String, Site);
+type CutSite = (&'static str, Site, String, Site);
 
 impl Cuts {
     /// Counts a cut of trace `trace_id` if it came before; else its line is wanted: [`Cuts::add`].
