@@ -2,8 +2,8 @@
 //! in f64. What is computed before it is added comes from tiles instead ([`super::reduce`]).
 
 use super::access::Plain;
+use super::element::{Bf16, F16, Stored};
 use super::isa::{self, Kernel};
-use super::tile::element::{Bf16, F16, Stored};
 use super::tile::run::Stream;
 use super::tile::space::Walk;
 use super::vector::Vector;

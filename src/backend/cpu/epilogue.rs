@@ -1,12 +1,12 @@
 //! Nodes that go on through a pointwise loop body: each block of the result is put through it while it is in the
 //! second-level cache, and is stored only if it is a result itself.
 
-use super::access::{Bound, Plain, Source};
+use super::access::{Bound, Source};
 use super::map::Map;
 use super::matmul::{Lent, each_block};
 use super::node::by_rows;
 use super::packed_weights::PackTarget;
-use super::pool::{Scratch, with_scratch};
+use super::sink::Sink;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -67,47 +67,6 @@ impl Epilogue {
         match self.op {
             Op::Matmul => each_block(&operands[0], &operands[1], self.dtype, pack_target, visit),
             op => by_rows(op, &self.attrs, operands, &Sink::Lent(self.dtype, &visit), added),
-        }
-    }
-}
-
-/// What becomes of the rows that a kernel computes.
-pub enum Sink<'a> {
-    Memory(&'a Bound),
-    /// They are lent in blocks, as elements of that type.
-    Lent(DType, &'a (dyn Fn(Lent) + Sync)),
-}
-
-impl Sink<'_> {
-    pub fn dtype(&self) -> DType {
-        match self {
-            Sink::Memory(result) => result.dtype,
-            Sink::Lent(dtype, _) => *dtype,
-        }
-    }
-
-    /// Where `n` elements at a time of the `total` are stored, if they are.
-    pub fn pieces<S: Plain>(&self, total: usize, n: usize) -> Vec<Option<&mut [S]>> {
-        match self {
-            Sink::Memory(result) => result.result::<S>().chunks_mut(n).map(Some).collect(),
-            Sink::Lent(..) => (0..total.div_ceil(n)).map(|_| None).collect(),
-        }
-    }
-
-    /// Lets `fill` compute `rows` rows of `columns` elements from row `row` on, where they are stored or to be lent.
-    pub fn fill<S: Scratch>(
-        &self,
-        piece: Option<&mut [S]>,
-        (row, rows, columns): (usize, usize, usize),
-        fill: impl FnOnce(&mut [S]),
-    ) {
-        match (self, piece) {
-            (Sink::Lent(_, visit), _) => with_scratch(rows * columns, |block: &mut [S]| {
-                fill(block);
-                let address = block.as_mut_ptr().expose_provenance();
-                visit(Lent { address, row, column: 0, rows, columns, pitch: columns });
-            }),
-            (Sink::Memory(_), piece) => fill(piece.expect("a result in memory")),
         }
     }
 }

@@ -2,8 +2,8 @@
 //! in f64, so that the error does not grow with the length; integers wrap.
 
 use super::isa::kernel;
-use super::math;
 use super::tile::run::TileElement;
+use super::vector::math;
 use super::vector::{Wide, chains, total};
 use crate::op::Op;
 

@@ -3,14 +3,14 @@
 //!
 //! **Invariant:** how a product is cut into blocks depends on its sizes and on the machine only, so the bits do not depend
 //! on the number of threads.
-#![expect(unsafe_code, reason = "products of pointers; blocks of one result in parallel")]
+#![expect(unsafe_code, reason = "products of pointers")]
 
 use super::access::Plain;
+use super::element::Bf16;
+use super::matrix::{Block, Matrix};
 use super::onednn::{self, Element, Packing, Product, Raw};
 use super::panels;
 use super::pool::{GRAIN, Scratch, parallel, parallel_each, with_scratch};
-use super::tile::element::{Bf16, Transposable};
-use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 /// A float type that matrices are multiplied in.
@@ -69,141 +69,6 @@ macro_rules! real {
 real!(f32, matrixmultiply::sgemm, panels::multiply, onednn::sgemm);
 real!(f64, matrixmultiply::dgemm);
 
-/// A matrix to be read: element (i, j) is `data[i * strides.0 + j * strides.1]`.
-#[derive(Clone, Copy)]
-pub struct Matrix<'a, T> {
-    pub data: &'a [T],
-    pub strides: (usize, usize),
-}
-
-impl<'a, T> Matrix<'a, T> {
-    pub fn rows(data: &'a [T], width: usize) -> Matrix<'a, T> {
-        Matrix { data, strides: (width, 1) }
-    }
-
-    pub fn transposed(self) -> Matrix<'a, T> {
-        Matrix { strides: (self.strides.1, self.strides.0), ..self }
-    }
-
-    /// Without the first `row` rows and `column` columns.
-    pub fn from(self, row: usize, column: usize) -> Matrix<'a, T> {
-        let at = row * self.strides.0 + column * self.strides.1;
-        Matrix { data: &self.data[at.min(self.data.len())..], ..self }
-    }
-
-    fn raw(&self) -> Raw<T> {
-        (self.data.as_ptr(), (self.strides.0 as isize, self.strides.1 as isize))
-    }
-
-    pub fn holds(&self, rows: usize, columns: usize) -> bool {
-        (rows - 1) * self.strides.0 + (columns - 1) * self.strides.1 < self.data.len()
-    }
-}
-
-impl<'a, T: Transposable> Matrix<'a, T> {
-    /// The elements as the bits they are.
-    pub fn bits(self) -> &'a [T::Bits] {
-        const {
-            assert!(
-                size_of::<T>() == size_of::<T::Bits>() && align_of::<T>() == align_of::<T::Bits>()
-            )
-        };
-        // SAFETY: as many elements of the same size, and any bits are one.
-        unsafe { std::slice::from_raw_parts(self.data.as_ptr().cast(), self.data.len()) }
-    }
-}
-
-/// A rectangle of a row-major matrix to be written. Rectangles that exist at the same time are disjoint.
-pub struct Block<'a, T> {
-    start: *mut T,
-    /// Elements from row to row.
-    stride: usize,
-    pub rows: usize,
-    pub columns: usize,
-    lifetime: PhantomData<&'a mut T>,
-}
-
-// SAFETY: a block is the only access to its elements, as `&mut [T]` would be.
-unsafe impl<T: Send> Send for Block<'_, T> {}
-
-impl<'a, T: Plain> Block<'a, T> {
-    /// All of `data`, as rows of `columns` elements.
-    pub fn new(data: &'a mut [T], columns: usize) -> Block<'a, T> {
-        let rows = data.len() / columns.max(1);
-        Block { start: data.as_mut_ptr(), stride: columns, rows, columns, lifetime: PhantomData }
-    }
-
-    /// `rows` by `columns` of `data`, where rows are `stride` apart.
-    pub fn within(data: &'a mut [T], stride: usize, rows: usize, columns: usize) -> Block<'a, T> {
-        let end = if rows * columns == 0 { 0 } else { (rows - 1) * stride + columns };
-        assert!(columns <= stride && end <= data.len(), "a block beyond its memory");
-        Block { start: data.as_mut_ptr(), stride, rows, columns, lifetime: PhantomData }
-    }
-
-    pub fn row(&mut self, i: usize) -> &mut [T] {
-        assert!(i < self.rows, "row {i} of {}", self.rows);
-        // SAFETY: the row is within the block, which is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.columns) }
-    }
-
-    /// `rows` rows from row `row` on.
-    pub fn part(&mut self, row: usize, rows: usize) -> Block<'_, T> {
-        self.rectangle((row, 0), (rows, self.columns))
-    }
-
-    /// `rows` by `columns` elements from (row, column) on.
-    pub fn rectangle(
-        &mut self,
-        (row, column): (usize, usize),
-        (rows, columns): (usize, usize),
-    ) -> Block<'_, T> {
-        let fits = row + rows <= self.rows && column + columns <= self.columns;
-        assert!(
-            fits,
-            "{rows} by {columns} from ({row}, {column}) of {} by {}",
-            self.rows, self.columns
-        );
-        // SAFETY: the elements are within the block, which is borrowed exclusively.
-        let start = unsafe { self.start.add(row * self.stride + column) };
-        Block { start, rows, columns, ..*self }
-    }
-
-    /// Where it starts, and elements from row to row.
-    pub fn raw(&mut self) -> (*mut T, usize) {
-        (self.start, self.stride)
-    }
-
-    /// All elements, of a block without gaps.
-    fn dense(&mut self) -> &mut [T] {
-        assert!(self.stride == self.columns, "a block with gaps");
-        // SAFETY: the rows follow each other within the block, which is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.rows * self.columns) }
-    }
-
-    /// Cuts into blocks of at most `height` by `width`: (first row, first column, block).
-    pub fn cut(
-        self,
-        height: usize,
-        width: usize,
-    ) -> impl Iterator<Item = (usize, usize, Block<'a, T>)> {
-        let (rows, columns) = (self.rows, self.columns);
-        (0..rows).step_by(height).flat_map(move |r| {
-            let (start, stride) = (self.start, self.stride);
-            (0..columns).step_by(width).map(move |c| {
-                let block = Block {
-                    // SAFETY: (r, c) is within the block.
-                    start: unsafe { start.add(r * stride + c) },
-                    stride,
-                    rows: height.min(rows - r),
-                    columns: width.min(columns - c),
-                    lifetime: PhantomData,
-                };
-                (r, c, block)
-            })
-        })
-    }
-}
-
 /// `c = alpha a b + beta c` on this thread; with `beta` 0 the old contents of `c` do not matter. `k` columns of `a`
 /// meet `k` rows of `b`.
 pub fn gemm<T: Real + From<f32>>(
@@ -229,9 +94,10 @@ pub fn gemm<T: Real + From<f32>>(
     if plain && T::in_panels(k, [a, b], beta == 1.0, c) {
         return;
     }
+    let (to, stride) = c.raw();
     // SAFETY: the operands hold these elements, and the block is ours alone.
     unsafe {
-        T::product(m, k, n, alpha, a.raw(), b.raw(), T::from(beta), (c.start, c.stride as isize));
+        T::product(m, k, n, alpha, a.raw(), b.raw(), T::from(beta), (to, stride as isize));
     }
 }
 
@@ -251,7 +117,8 @@ pub fn multiply_by(
     b: Matrix<f32>,
     c: &mut Block<f32>,
 ) -> bool {
-    let (m, n, to) = (c.rows, c.columns, (c.start, c.stride as isize));
+    let ((to, stride), m, n) = (c.raw(), c.rows, c.columns);
+    let to = (to, stride as isize);
     assert!(m * n * k > 0 && a.holds(m, k) && b.holds(k, n), "operands of a product are too small");
     let ((from_a, (ar, ac)), (from_b, (br, bc))) = (a.raw(), b.raw());
     // SAFETY: the operands hold these elements, and the block is ours alone.
@@ -275,8 +142,9 @@ pub fn bf16_gemm(k: usize, a: Matrix<Bf16>, b: Matrix<Bf16>, c: &mut Block<f32>)
         return false;
     }
     assert!(a.holds(m, k) && b.holds(k, n), "operands of a product are too small");
+    let (to, stride) = c.raw();
     // SAFETY: the operands hold these elements, and the block is ours alone.
-    unsafe { onednn::bf16_gemm([m, k, n], a.raw(), b.raw(), (c.start, c.stride as isize)) }
+    unsafe { onednn::bf16_gemm([m, k, n], a.raw(), b.raw(), (to, stride as isize)) }
 }
 
 /// Brings `b` into the layout of `packing`, on this thread.
@@ -299,7 +167,7 @@ pub fn packed_gemm<T: Element + Scratch>(
     assert!(a.holds(c.rows, packing.plain.rows), "an operand of a product is too small");
     // SAFETY: the operand holds these elements.
     let mut run = |c: &mut [T]| unsafe { product.run(packing, a.raw(), packed, c, room) };
-    if c.stride == c.columns {
+    if c.is_dense() {
         return run(c.dense());
     }
     with_scratch(c.rows * c.columns, |dense| {
@@ -413,20 +281,6 @@ fn blocks() -> usize {
         // SAFETY: asks for a number.
         let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
         blocks_for(processors.max(0) as usize)
-    })
-}
-
-/// Of a processor's second-level cache.
-pub fn cache_bytes() -> usize {
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| {
-        #[cfg(all(target_os = "linux", target_env = "gnu"))]
-        // SAFETY: asks for a number.
-        let found = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
-        #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-        let found = 0;
-        // Not every system says; most processors have so much.
-        if found > 0 { found as usize } else { 512 << 10 }
     })
 }
 

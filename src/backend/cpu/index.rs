@@ -3,9 +3,9 @@
 
 use super::access::{Bound, Plain};
 use super::dense::copy;
+use super::element::{Bf16, F16, Stored};
 use super::isa::{self, Kernel};
 use super::pool::{GRAIN, parallel_chunks, parallel_each};
-use super::tile::element::{Bf16, F16, Stored};
 use super::vector::Vector;
 use crate::dtype::DType;
 use crate::error::Result;

@@ -1,8 +1,11 @@
 //! Which vector instructions this processor has, and how a kernel is compiled for each of them: the same source,
 //! inlined into functions with different target features, chosen at run time.
 #![cfg_attr(
-    target_arch = "x86_64",
-    expect(unsafe_code, reason = "calling functions compiled for features just detected")
+    any(target_arch = "x86_64", all(target_os = "linux", target_env = "gnu")),
+    expect(
+        unsafe_code,
+        reason = "calling functions compiled for features just detected; asking for a number"
+    )
 )]
 
 #[cfg(target_arch = "aarch64")]
@@ -85,6 +88,20 @@ fn detect() -> Isa {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn detect() -> Isa {
     Isa::Baseline
+}
+
+/// Of a processor's second-level cache.
+pub fn cache_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        // SAFETY: asks for a number.
+        let found = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
+        #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+        let found = 0;
+        // Not every system says; most processors have so much.
+        if found > 0 { found as usize } else { 512 << 10 }
+    })
 }
 
 /// The instruction set that kernels of this thread use: the chosen one, or what a test wants.

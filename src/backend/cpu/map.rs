@@ -1,12 +1,12 @@
 //! Pointwise kernels: a loop body over the whole iteration space.
 
 use super::access::Bound;
+use super::element::TileType;
 use super::jit;
 use super::matmul::Lent;
 use super::pool::{GRAIN, parallel};
 use super::tile::code::{Code, ReadKind, StoreKind, TILE};
 use super::tile::compile;
-use super::tile::element::TileType;
 use super::tile::run::{Run, Stream, with_tiles};
 use super::tile::space::{Space, Tiling, Walk, may_overlap, memory_order};
 use crate::dtype::DType;

@@ -2,7 +2,7 @@
 
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
-use super::epilogue::Sink;
+use super::sink::Sink;
 use super::{
     assemble, attention, conv, fft, grouped, index, norm, order, pooling, recurrent, scan, softmax,
 };

@@ -2,11 +2,12 @@
 //! on the shape only.
 
 use super::access::Bound;
-use super::epilogue::Sink;
+use super::element::{Bf16, F16};
 use super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
 use super::rows::{NormGrad, RowMath, RowOf, Rows};
-use super::tile::element::{Bf16, F16};
+use super::sink::Sink;
 use super::tile::run::TileElement;
+use super::vector::math;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -20,12 +21,8 @@ const ROWS: usize = 16;
 fn column<L: RowMath>(operand: Option<&Bound>, n: usize, value: f32) -> Vec<L> {
     let Some(b) = operand else { return vec![L::from(value); n] };
     match b.dtype {
-        DType::F16 => {
-            b.dense::<F16>().iter().map(|&h| L::from(super::math::f16_to_f32(h.0))).collect()
-        }
-        DType::BF16 => {
-            b.dense::<Bf16>().iter().map(|&h| L::from(super::math::bf16_to_f32(h.0))).collect()
-        }
+        DType::F16 => b.dense::<F16>().iter().map(|&h| L::from(math::f16_to_f32(h.0))).collect(),
+        DType::BF16 => b.dense::<Bf16>().iter().map(|&h| L::from(math::bf16_to_f32(h.0))).collect(),
         DType::F32 => b.dense::<f32>().iter().map(|&v| L::from(v)).collect(),
         _ => b.dense::<f64>().iter().map(|&v| L::from_f64(v)).collect(),
     }
@@ -34,8 +31,8 @@ fn column<L: RowMath>(operand: Option<&Bound>, n: usize, value: f32) -> Vec<L> {
 /// Writes sums as the dtype of a result.
 fn write_column<L: RowMath>(sums: &[f64], to: &Bound) {
     match to.dtype {
-        DType::F16 => put(to.result::<F16>(), sums, |v| F16(super::math::f32_to_f16(v as f32))),
-        DType::BF16 => put(to.result::<Bf16>(), sums, |v| Bf16(super::math::f32_to_bf16(v as f32))),
+        DType::F16 => put(to.result::<F16>(), sums, |v| F16(math::f32_to_f16(v as f32))),
+        DType::BF16 => put(to.result::<Bf16>(), sums, |v| Bf16(math::f32_to_bf16(v as f32))),
         DType::F32 => put(to.result::<f32>(), sums, |v| v as f32),
         _ => put(to.result::<f64>(), sums, |v| v),
     }

@@ -1,8 +1,8 @@
 //! Sorting along an axis, all of it or its first elements.
 
 use super::access::{Bound, Plain};
+use super::element::{Bf16, F16, Stored};
 use super::pool::parallel_each;
-use super::tile::element::{Bf16, F16, Stored};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;

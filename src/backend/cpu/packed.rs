@@ -4,8 +4,9 @@
 //! **Invariant:** whether a product is computed so, and in which pieces, depends on the plan (its sizes and layouts, and who
 //! else reads the operand) and on the machine only: so do the bits. It is computed as others are where there is no memory to pack into.
 
-use super::gemm::{Block, Matrix, are_enough, pack, packed_gemm};
-use super::matmul::{Factor, Side};
+use super::factor::{Factor, Side};
+use super::gemm::{are_enough, pack, packed_gemm};
+use super::matrix::{Block, Matrix};
 use super::onednn::{self, Element, Plain};
 use super::packed_weights::{PackTarget, Room};
 use super::pool::{Scratch, with_scratch};

@@ -5,12 +5,12 @@
 //! **Invariant:** an element of the result is a chain of fused multiply-adds for each [`DEPTH`] terms at most, in order;
 //! how long the pieces are depends on their number only. So bits depend on nothing else: not on blocks, layouts or caches.
 
-use super::gemm::{Block, Matrix, cache_bytes};
+use super::element::{Bf16, F16, Stored};
 use super::isa::{self, Isa, Kernel};
 use super::jit::{self, MicroKernels};
+use super::matrix::{Block, Matrix};
 use super::onednn;
 use super::pool::with_scratch;
-use super::tile::element::{Bf16, F16, Stored};
 use super::vector::{SIDE, Square, Vector};
 
 /// Terms of a sum that are one chain at most: so many columns of a tile stay in the first-level cache. As many as a
@@ -71,7 +71,7 @@ pub fn multiply_anyway<S: Term>(
     let kernels = jit::target().and_then(MicroKernels::of);
     let Some(kernels) = kernels.filter(|_| k * c.rows * c.columns > 0) else { return false };
     // Half of the cache, so that what is read meanwhile finds room.
-    let most = cache_bytes() / 2 / (DEPTH * size_of::<f32>());
+    let most = isa::cache_bytes() / 2 / (DEPTH * size_of::<f32>());
     let columns = (most - most % kernels.columns).max(kernels.columns);
     let columns = columns.min(c.columns.next_multiple_of(kernels.columns));
     let depth = k.div_ceil(k.div_ceil(DEPTH));

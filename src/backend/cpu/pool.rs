@@ -3,9 +3,9 @@
 //! **Invariant:** what a task computes depends on the shapes only, never on how many threads there are or which of
 //! them runs it: results have the same bits for any number of threads.
 
+use super::element::{Bf16, F16};
 use super::onednn::{self, OneDnn, Search};
 use super::thread_pool::{self, ThreadPool, parallel_for};
-use super::tile::element::{Bf16, F16};
 use crate::error::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::cell::RefCell;

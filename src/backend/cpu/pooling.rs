@@ -2,9 +2,9 @@
 //! each dimension.
 
 use super::access::Bound;
+use super::element::{Bf16, F16, Stored};
 use super::pool::{parallel, parallel_chunks, parallel_each, with_scratch};
 use super::rows::{RowMath, RowOf};
-use super::tile::element::{Bf16, F16, Stored};
 use super::tile::run::TileElement;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};

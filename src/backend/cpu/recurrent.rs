@@ -2,12 +2,12 @@
 //! once, into panels for products of few rows.
 
 use super::access::Bound;
-use super::gemm::{Block, Matrix};
 use super::isa::{self, Kernel};
-use super::math;
+use super::matrix::{Block, Matrix};
 use super::pool::{parallel_chunks, parallel_each, with_scratch};
 use super::small_gemm::{Only, SmallGemm, SmallGemmElement};
 use super::vector::Vector;
+use super::vector::math;
 use crate::error::Result;
 use crate::op::Attr;
 use crate::op::nn::{Cell, Layer};

@@ -8,13 +8,13 @@
 use super::access::{Bound, Source};
 use super::columns;
 use super::dense;
+use super::element::TileType;
 use super::fold::Reducible;
 use super::map::{Map, read_kinds, streams, tile_length};
 use super::node;
 use super::pool::{GRAIN, parallel_chunks};
 use super::tile::code::{Code, TILE};
 use super::tile::compile;
-use super::tile::element::TileType;
 use super::tile::run::{Run, Stream, Tiles, with_tiles};
 use super::tile::space::{Space, Tiling, Walk};
 use crate::backend::memory::Pool;

@@ -2,11 +2,11 @@
 //! with vector code, f64 by the same source with the standard library's functions.
 
 use super::access::{Bound, Plain};
+use super::element::{Bf16, F16, Stored, load_run, store_run};
 use super::gemm::Real;
 use super::isa::kernel;
-use super::math;
 use super::pool::Scratch;
-use super::tile::element::{Bf16, F16, Stored, load_run, store_run};
+use super::vector::math;
 use super::vector::{MAX_LANES, Wide, chains, each, get, put, total};
 use crate::dtype::DType;
 use crate::error::Result;

@@ -1,8 +1,8 @@
 //! Along one axis: `argmax`, `argmin` and `cumsum`.
 
 use super::access::Bound;
+use super::element::{Bf16, F16, Stored, store_run};
 use super::pool::parallel_chunks;
-use super::tile::element::{Bf16, F16, Stored, store_run};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;

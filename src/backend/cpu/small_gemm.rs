@@ -2,8 +2,9 @@
 //! of attention: one operand stays where it is, the other lies in dense rows of whole vectors. Parts that a triangle
 //! leaves empty are not multiplied.
 
-use super::gemm::{Block, Matrix, Real, gemm};
+use super::gemm::{Real, gemm};
 use super::isa::kernel;
+use super::matrix::{Block, Matrix};
 use super::vector::{MAX_LANES, Vector};
 
 /// Columns of the operands that products are fast with; they fit into the first-level cache with [`DEPTH`] rows.

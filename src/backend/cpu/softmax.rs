@@ -1,10 +1,10 @@
 //! Softmax, its logarithm and their gradients: rows in parallel.
 
 use super::access::Bound;
-use super::epilogue::Sink;
+use super::element::{Bf16, F16};
 use super::pool::{Scratch, parallel_each, with_scratch};
 use super::rows::{RowMath, RowOf, Rows};
-use super::tile::element::{Bf16, F16};
+use super::sink::Sink;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;

@@ -5,7 +5,7 @@
 //! it ([`Device::upload`], [`Device::download`], [`Device::on_side_stream`]); only reads and `synchronize` wait for it.
 
 use super::cudnn_graph::CudnnGraph;
-use super::emit::Source;
+use super::emit::{Shape, Source};
 use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -123,14 +123,6 @@ pub trait Prepared: Send + Sync {
 /// What was captured.
 pub trait Replay: Send + Sync {
     fn replay(&self) -> Result<()>;
-}
-
-/// Threads of a launch. `shared` are bytes of dynamic shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    pub grid: [u32; 3],
-    pub block: u32,
-    pub shared: u32,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,15 @@
 //! A plan on a device: launches in the order of its steps, and what is done on the host between them.
 
+use super::actions::{Action, Actions};
 use super::collectives::{Collectives, Run};
-use super::custom_op::{self, OnDevice};
-use super::device::{Device, Launch, Shape};
-use super::emit::{KernelArg, Source, Task};
+use super::custom_op;
+use super::device::{Device, Launch};
+use super::emit::{KernelArg, Shape, Source, Task};
 use super::graphs::Graphs;
 use super::horizontal_fusion::{self, LaunchGroup};
 use super::host_fallback;
-use super::lower::{self, Action};
+use super::lower;
+use super::on_device::OnDevice;
 use crate::backend::memory::{Memory, Pool};
 use crate::backend::run::{explain, run_steps};
 use crate::backend::{Call, Executable, Failure, Outcome};
@@ -81,14 +83,14 @@ impl CudaExecutable {
     ) -> Result<CudaExecutable> {
         let lowered = (plan.steps.iter().enumerate())
             .map(|(index, step)| lower::step(&plan, index, &*device).map_err(|e| e.at(step.site)));
-        let mut lowered: Vec<lower::Actions> = lowered.collect::<Result<_>>()?;
+        let mut lowered: Vec<Actions> = lowered.collect::<Result<_>>()?;
         let (groups, table) = horizontal_fusion::fuse_horizontally(&plan, &mut lowered);
         let scratch_bytes = lowered.iter().map(|actions| actions.scratch).max().unwrap_or(0);
         let together = groups.iter().flat_map(|group| match group {
             LaunchGroup::Step(_) => &[][..],
             LaunchGroup::Fused(_, tasks) => tasks,
         });
-        let sources = lowered.iter().flat_map(lower::Actions::sources);
+        let sources = lowered.iter().flat_map(Actions::sources);
         let sources: Vec<Source> =
             sources.chain(together.map(|task| &task.source)).cloned().collect();
         let loaded = device.load(&sources);

@@ -5,8 +5,8 @@
 //! written before a run whose addresses are others. Only what cannot fail is fused, so that no step has run when
 //! another one before it fails.
 
+use super::actions::{Action, Actions};
 use super::emit::{KernelArg, Task, may_fail};
-use super::lower::{Action, Actions};
 use crate::plan::{MemRef, Operand, Plan, Step};
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,9 +1,10 @@
 //! From the steps of a plan to what is asked of a device.
 
-use super::cudnn_graph;
-use super::custom_op::{self, OnDevice};
-use super::device::{Device, Prepared, Product};
-use super::emit::{self, IndexedStep, KernelArg, Source, Task, Tasks};
+use super::actions::{Action, Actions};
+use super::cudnn_graph::{self, Request};
+use super::custom_op;
+use super::device::Device;
+use super::emit::{self, IndexedStep, KernelArg};
 use super::product::{multiply, multiply_scaled};
 use crate::error::Result;
 use crate::op::index::Reduction;
@@ -11,49 +12,6 @@ use crate::op::{Attr, Class, Op};
 use crate::plan::{Kernel, LoopBody, MemRef, Operand, Plan, Step};
 use crate::shape::{Dims, Layout};
 use smallvec::smallvec;
-use std::sync::Arc;
-
-/// One thing that a step asks for.
-pub enum Action {
-    Launch(Task),
-    Multiply {
-        product: Product,
-        /// Of a, b and c.
-        at: [KernelArg; 3],
-        scales: Option<[KernelArg; 2]>,
-    },
-    /// `kernel_args` are the addresses of the graph's tensors in memory.
-    CudnnGraph {
-        prepared: Arc<dyn Prepared>,
-        kernel_args: Vec<KernelArg>,
-        workspace: KernelArg,
-    },
-    /// The step is done by the host: a CPU fallback, on the device's own memory where its function takes that, or a primitive
-    /// without a kernel by its row's meaning.
-    Host(Option<OnDevice>),
-    /// A collective: on the side stream where its communicator has a function for the device's memory, else as `Host`. With
-    /// `overwrites_donor`, its result is the only copy of what it overwrites.
-    Collective {
-        call: OnDevice,
-        overwrites_donor: bool,
-    },
-}
-
-/// A step's actions, and the bytes of scratch memory that they want.
-#[derive(Default)]
-pub struct Actions {
-    pub actions: Vec<Action>,
-    pub scratch: u64,
-}
-
-impl From<Tasks> for Actions {
-    fn from(tasks: Tasks) -> Actions {
-        Actions {
-            actions: tasks.tasks.into_iter().map(Action::Launch).collect(),
-            scratch: tasks.scratch,
-        }
-    }
-}
 
 /// What step number `index` of a plan asks of a device.
 pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
@@ -78,7 +36,7 @@ pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
             // A library does not ask whether the run was stopped before it overwrites what an earlier one left.
             let request =
                 if overwrites_donor { None } else { cudnn_graph::request(*op, attrs, step) };
-            if let Some(actions) = request.map_or(Ok(None), |request| request.ask(device))? {
+            if let Some(actions) = request.map_or(Ok(None), |request| ask(request, device))? {
                 return Ok(actions);
             }
             if *op == Op::ScaledMatmul {
@@ -90,6 +48,17 @@ pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
             }
         }
     })
+}
+
+/// What asks for it, if the device's library takes it.
+fn ask(request: Request, device: &dyn Device) -> Result<Option<Actions>> {
+    let Request { cudnn_graph, kernel_args, scratch } = request;
+    let Some(prepared) = device.prepare(&cudnn_graph)? else { return Ok(None) };
+    let base = scratch.next_multiple_of(256);
+    let scratch = base + prepared.workspace();
+    let workspace = KernelArg::Scratch(base);
+    let action = Action::CudnnGraph { prepared, kernel_args, workspace };
+    Ok(Some(Actions { actions: vec![action], scratch }))
 }
 
 fn reduce(body: &LoopBody, op: Op, axes: &[i64], step: &Step, index: usize) -> Result<Actions> {
@@ -191,45 +160,6 @@ fn node(
 /// Whether a step makes floats, and some.
 fn is_some_float(step: &Step) -> bool {
     step.writes[0].dtype.is_float() && step.writes[0].layout.numel() > 0
-}
-
-impl Actions {
-    pub fn copy(&mut self, from: &Operand, to: &Operand) -> Result<()> {
-        self.extend(emit::copy(from, to)?);
-        Ok(())
-    }
-
-    /// The operand as it would be in memory of its own.
-    pub fn dense(&mut self, operand: &Operand) -> Result<Operand> {
-        let (_, dense) = self.scratch_for(operand);
-        self.copy(operand, &dense)?;
-        Ok(dense)
-    }
-
-    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
-        self.actions.iter().filter_map(|action| match action {
-            Action::Launch(task) => Some(task),
-            _ => None,
-        })
-    }
-
-    pub fn tasks_mut(&mut self) -> impl Iterator<Item = &mut Task> {
-        self.actions.iter_mut().filter_map(|action| match action {
-            Action::Launch(task) => Some(task),
-            _ => None,
-        })
-    }
-
-    /// The kernels that are launched.
-    pub fn sources(&self) -> impl Iterator<Item = &Source> {
-        self.tasks().map(|task| &task.source)
-    }
-
-    /// Actions whose scratch memory is not wanted any more when these begin.
-    pub fn extend(&mut self, tasks: Tasks) {
-        self.scratch = self.scratch.max(tasks.scratch);
-        self.actions.extend(tasks.tasks.into_iter().map(Action::Launch));
-    }
 }
 
 fn concat(dim: usize, reads: &[Operand], write: &Operand) -> Result<Actions> {

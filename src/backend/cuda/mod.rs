@@ -4,6 +4,7 @@
 //! host (`emulated`). A step that fails fails before it writes over what an earlier program left, and what comes after it
 //! in the program does nothing.
 
+mod actions;
 mod host_fallback;
 pub mod device;
 pub mod driver;
@@ -17,6 +18,7 @@ mod lower;
 pub mod memory;
 mod cudnn_graph;
 mod custom_op;
+mod on_device;
 mod product;
 mod executable;
 #[cfg(test)]

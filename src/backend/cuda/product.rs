@@ -1,8 +1,8 @@
 //! Matrix products as the library takes them: matrices with one stride each, batches evenly spaced.
 
+use super::actions::{Action, Actions};
 use super::device::{Device, Matrix, Product};
-use super::emit::{self, KernelArg, SCRATCH, Tasks};
-use super::lower::{Action, Actions};
+use super::emit::{self, KernelArg, Tasks};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
@@ -161,16 +161,6 @@ impl Actions {
         let at = [a_at, b_at, KernelArg::Scratch(base)];
         self.actions.push(Action::Multiply { product, at, scales });
         self.copy(&made, write)
-    }
-
-    /// Scratch memory for a dense copy of an operand: where it begins, and the copy.
-    pub fn scratch_for(&mut self, operand: &Operand) -> (u64, Operand) {
-        let size = operand.dtype.size() as u64;
-        let base = self.scratch.next_multiple_of(256);
-        let mut layout = Layout::contiguous(&operand.layout.sizes);
-        self.scratch = base + layout.numel() as u64 * size;
-        layout.offset = (base / size) as i64;
-        (base, Operand { mem: SCRATCH, layout, ..operand.clone() })
     }
 }
 

@@ -1,11 +1,11 @@
 //! The gradient of attention: in parallel over groups of heads, each with its own sums.
 
 use super::super::access::Bound;
-use super::super::gemm::Matrix;
+use super::super::element::{Bf16, F16, store_run};
+use super::super::matrix::Matrix;
 use super::super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
 use super::super::rows::{RowMath, RowOf};
 use super::super::small_gemm::{Only, SmallGemm, SmallGemmElement, pitch, whole};
-use super::super::tile::element::{Bf16, F16, store_run};
 use super::super::tile::run::TileElement;
 use super::{Heads, Problem, QUERIES, pieces};
 use crate::dtype::DType;

@@ -1,13 +1,14 @@
 //! Attention: in parallel over groups of heads, and over blocks of queries where there are few groups.
 
 use super::super::access::Bound;
-use super::super::gemm::{Block, Matrix, gemm};
-use super::super::matmul::convert;
+use super::super::element::{Bf16, F16, store_run};
+use super::super::factor::convert;
+use super::super::gemm::gemm;
+use super::super::matrix::{Block, Matrix};
 use super::super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
 use super::super::rows::{RowMath, RowOf};
 use super::super::small_gemm::{Only, SmallGemm, SmallGemmElement, pitch, whole};
 use super::super::thread_pool;
-use super::super::tile::element::{Bf16, F16, store_run};
 use super::super::tile::run::TileElement;
 use super::{Heads, Problem, QUERIES, pieces};
 use crate::dtype::DType;

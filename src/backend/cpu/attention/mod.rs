@@ -9,15 +9,15 @@ pub use backward::attention_grad;
 pub use forward::attention;
 
 use super::access::Bound;
-use super::gemm::Matrix;
+use super::element::{Bf16, F16, Stored, Transposable, load_turned, single};
 use super::isa::{Kernel, run};
-use super::math;
+use super::matrix::Matrix;
 use super::pool::{Scratch, with_scratch};
 use super::rows::RowMath;
 use super::small_gemm::{Only, PANEL, SmallGemm, SmallGemmElement, pitch, whole};
 use super::tile::compute::random_run;
-use super::tile::element::{Bf16, F16, Stored, Transposable, load_turned, single};
 use super::vector::Vector;
+use super::vector::math;
 use crate::dtype::DType;
 use crate::op::Attr;
 

@@ -3,10 +3,11 @@
 //! transposed.
 
 use super::{ConvElement, Tiling, columns, deal, each_task, lanes, outputs, parts};
-use crate::backend::cpu::gemm::{Block, Matrix, gemm};
+use crate::backend::cpu::element::{Stored, store_run};
+use crate::backend::cpu::gemm::gemm;
+use crate::backend::cpu::matrix::{Block, Matrix};
 use crate::backend::cpu::pool::with_scratch;
 use crate::backend::cpu::rows::RowOf;
-use crate::backend::cpu::tile::element::{Stored, store_run};
 use crate::op::nn::Conv;
 
 /// Rows of columns that a product of one task has, where there are enough.

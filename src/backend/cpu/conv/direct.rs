@@ -327,8 +327,8 @@ fn suits(conv: &Conv, direction: Direction) -> bool {
 mod tests {
     use super::super::{backward, forward};
     use super::*;
+    use crate::backend::cpu::element::Bf16;
     use crate::backend::cpu::tests::{Random, cpu};
-    use crate::backend::cpu::tile::element::Bf16;
     use crate::op::nn::window::Windows;
 
     /// Blocks that the images do not fill, one for all, more than there are partial sums; slices of groups too.

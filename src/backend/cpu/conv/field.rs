@@ -2,9 +2,9 @@
 //! which every tap of every window exists.
 
 use super::ConvElement;
+use crate::backend::cpu::element::{load_run, store_run};
 use crate::backend::cpu::isa::{self, Kernel};
 use crate::backend::cpu::rows::RowOf;
-use crate::backend::cpu::tile::element::{load_run, store_run};
 use crate::backend::cpu::vector::Vector;
 use crate::op::nn::window::{Windows, split};
 use std::ops::Range;

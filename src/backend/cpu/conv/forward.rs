@@ -4,10 +4,11 @@ use super::{
     ConvElement, SMALL, Span, Tiling, as_lanes, columns, deal, each_task, lanes, parts,
     start_of_plane,
 };
-use crate::backend::cpu::gemm::{Block, Matrix, gemm};
+use crate::backend::cpu::element::store_run;
+use crate::backend::cpu::gemm::gemm;
+use crate::backend::cpu::matrix::{Block, Matrix};
 use crate::backend::cpu::pool::{GRAIN, parallel_each, with_scratch};
 use crate::backend::cpu::rows::RowOf;
-use crate::backend::cpu::tile::element::store_run;
 use crate::op::nn::Conv;
 
 /// Fewer filters than this are not given to a task of their own.

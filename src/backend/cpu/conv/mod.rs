@@ -12,11 +12,11 @@ mod field;
 mod forward;
 
 use super::access::{Bound, Plain};
-use super::gemm::Matrix;
+use super::element::{Bf16, F16, Stored, load_run};
+use super::matrix::Matrix;
 use super::onednn::{Direction, Element};
 use super::pool::{GRAIN, parallel_each};
 use super::rows::{RowMath, RowOf};
-use super::tile::element::{Bf16, F16, Stored, load_run};
 use super::tile::run::TileElement;
 use crate::dtype::DType;
 use crate::error::Result;

@@ -6,8 +6,8 @@
 //! of the tile and the layout of a.
 #![expect(unsafe_code, reason = "machine code that is given addresses")]
 
-use super::super::gemm::{Block, Matrix};
 use super::super::isa::Isa;
+use super::super::matrix::{Block, Matrix};
 use super::assemble::{codes, lanes};
 use super::memory::Executable;
 use super::trace::Binary;

@@ -1,5 +1,5 @@
 //! Machine code for loops over vectors of f32: what a fused region computes in one pass, its values in registers. It is
-//! written in microseconds while a program is compiled, without a compiler: the functions of [`super::math`] are
+//! written in microseconds while a program is compiled, without a compiler: the functions of [`super::vector::math`] are
 //! recorded ([`trace`]) and each recorded operation is an instruction of AVX-512 or, where there is none, a few of AVX2
 //! ([`assemble`]).
 //!

@@ -2,7 +2,7 @@
 //! machine code without being written a second time. What is recorded twice is computed once.
 
 use super::super::isa::Isa;
-use super::super::math;
+use super::super::vector::math;
 use super::super::vector::{Bits, Estimates, Vector};
 use std::cell::RefCell;
 use std::collections::HashMap;

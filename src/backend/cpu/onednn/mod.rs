@@ -15,7 +15,7 @@ pub use convolution::{Convolution, Direction, Problem};
 pub use product::{Packing, Plain, Product};
 
 use super::access;
-use super::tile::element::{Bf16, F16};
+use super::element::{Bf16, F16};
 use crate::backend::library::{open, symbol};
 use crate::error::Result;
 use crate::invalid;
@@ -370,8 +370,9 @@ unsafe fn call<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::gemm::{Block, Matrix, bf16_gemm};
+    use super::super::gemm::bf16_gemm;
     use super::super::isa::{Isa, chosen};
+    use super::super::matrix::{Block, Matrix};
     use super::super::tests::{Random, onednn};
     use super::*;
 

@@ -1,11 +1,11 @@
 //! Chains, transposes and conversions against what they mean, with every instruction set that this processor has.
 
 use super::math::{SPECIAL, same, ulps};
-use crate::backend::cpu::isa::{Isa, on_each_isa};
-use crate::backend::cpu::tile::chain::{self, Feed, Target};
-use crate::backend::cpu::tile::element::{
+use crate::backend::cpu::element::{
     Bf16, F16, Stored, Transposable, load_run, load_turned, store_run,
 };
+use crate::backend::cpu::isa::{Isa, on_each_isa};
+use crate::backend::cpu::tile::chain::{self, Feed, Target};
 use crate::backend::cpu::tile::link::{BinaryOp, Link, MAX_LINKS, UnaryOp};
 use crate::dtype::DType;
 use crate::op::table::TABLE;

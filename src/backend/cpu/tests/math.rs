@@ -2,9 +2,9 @@
 
 use super::chain::{alone, unary_ops};
 use crate::backend::cpu::isa::{Isa, Kernel, each_isa, on_each_isa};
-use crate::backend::cpu::math;
 use crate::backend::cpu::tile::chain::{self, Feed, Target};
 use crate::backend::cpu::tile::link::Link;
+use crate::backend::cpu::vector::math;
 use crate::backend::cpu::vector::{Vector, each};
 use crate::op::Op;
 

@@ -1,9 +1,9 @@
 //! Products by loops of our own, for every instruction set, against sums in f64.
 
-use super::super::gemm::{Block, Matrix};
+use super::super::element::{Bf16, F16};
 use super::super::isa::{Isa, on_each_isa};
+use super::super::matrix::{Block, Matrix};
 use super::super::panels::{Term, multiply};
-use super::super::tile::element::{Bf16, F16};
 use super::*;
 
 /// A matrix in memory: its elements, and the strides of rows and columns.

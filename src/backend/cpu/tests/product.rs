@@ -1,7 +1,7 @@
 //! Matrix products, alone and with an epilogue.
 
-use super::super::gemm::Matrix;
 use super::super::isa::on_each_isa;
+use super::super::matrix::Matrix;
 use super::super::small_gemm::{Only, SmallGemm, SmallGemmElement};
 use super::node::{check_close, values};
 use super::*;

@@ -1,10 +1,10 @@
 //! Chains: several operations on f32, each on the result of the one before, computed while that stays in registers.
 //! A block of eight vectors goes through all of them before the next one begins. One operation alone is a plain loop.
 
+use super::super::element::Bf16;
 use super::super::isa::kernel;
-use super::super::math;
+use super::super::vector::math;
 use super::super::vector::{MAX_LANES, Vector, each as vectors};
-use super::element::Bf16;
 use super::link::{BinaryOp, Link, UnaryOp};
 use crate::op::Op;
 use crate::op::table::primitives;

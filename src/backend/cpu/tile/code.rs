@@ -1,8 +1,8 @@
 //! A fused pointwise region, compiled: a list of vector operations on numbered tiles.
 
+use super::super::element::TileType;
 use super::super::jit::JitLoop;
 use super::super::jit::trace::Element;
-use super::element::TileType;
 use super::link::Link;
 use crate::dtype::DType;
 use crate::op::Op;

@@ -7,10 +7,10 @@ mod chains;
 mod loops;
 mod uniform;
 
+use super::super::element::TileType;
 use super::super::isa::Isa;
 use super::super::jit;
 use super::code::{Arg, Code, Fill, Inst, ReadKind, StoreKind, wrap};
-use super::element::TileType;
 use super::one_hot::{OneHotSelect, one_hot_selects};
 use crate::dtype::DType;
 use crate::error::Result;

@@ -2,8 +2,8 @@
 //! the function of its row, element by element.
 
 use super::super::isa::kernel;
-use super::super::math;
 use super::super::vector::Vector;
+use super::super::vector::math;
 use super::code::wrap;
 use crate::dtype::{DType, Float8};
 use crate::op::array::as_integer;

@@ -2,14 +2,15 @@
 #![expect(unsafe_code, reason = "tasks on several threads write disjoint elements of one operand")]
 
 use super::super::access::{Bound, Plain, Source};
+use super::super::element::{Bf16, F16, Stored, TileType, element, single, store_run};
 use super::super::jit::JitLoop;
 use super::super::jit::trace::Element;
 use super::super::pool::Paged;
 use super::chain::{self, Feed, Target};
 use super::code::{Arg, Code, Fill, Inst, TILE};
 use super::compute::Numbers;
-use super::element::{Bf16, F16, Stored, TileType, element, load, load_index, single, store_run};
 use super::link::{Link, MAX_LINKS, UnaryOp};
+use super::load::{load, load_index};
 use super::space::{Position, Space, Walk, first, pieces, row_start};
 use crate::dtype::DType;
 use crate::shape::numel;

@@ -4,6 +4,7 @@
 //!
 //! Only code that [`super::isa::run`] has chosen for a processor may use the type of that processor.
 
+pub mod math;
 mod scalar;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -18,7 +19,6 @@ pub use wide::Wide;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
 
-use super::math;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// All of it is `#[inline(always)]`: a call would leave the function that was compiled for the processor.

@@ -1,7 +1,7 @@
 //! Vectors of AArch64: NEON.
 #![expect(unsafe_code, reason = "vector instructions, some of which take addresses")]
 
-use super::super::math;
+use super::math;
 use super::{Bits, SIDE, Square, Vector};
 use std::arch::aarch64::*;
 use std::ops::{Add, Div, Mul, Neg, Sub};

@@ -1,7 +1,7 @@
 //! A scalar in the place of a vector.
 
-use super::super::math;
 use super::Vector;
+use super::math;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 /// `FMA`: fused multiply-add is one instruction (elsewhere it would be a slow library call).

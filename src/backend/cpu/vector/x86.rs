@@ -4,7 +4,7 @@
     reason = "vector instructions, which the compiler cannot know the processor to have"
 )]
 
-use super::super::math;
+use super::math;
 use super::{Bits, Estimates, POWERS, SIDE, Square, Vector};
 use std::arch::x86_64::*;
 use std::ops::{Add, Div, Mul, Neg, Sub};

@@ -7,11 +7,8 @@
 mod attention;
 mod conv;
 
-use super::device::Device;
 use super::emit::KernelArg;
-use super::lower::{Action, Actions};
 use crate::dtype::DType;
-use crate::error::Result;
 use crate::op::{Attr, Op};
 use crate::plan::{Operand, Step};
 use crate::shape::{Dims, Layout};
@@ -148,16 +145,6 @@ pub fn request(op: Op, attrs: &[Attr], step: &Step) -> Option<Request> {
 }
 
 impl Request {
-    /// What asks for it, if the device's library takes it.
-    pub fn ask(self, device: &dyn Device) -> Result<Option<Actions>> {
-        let Some(prepared) = device.prepare(&self.cudnn_graph)? else { return Ok(None) };
-        let base = self.scratch.next_multiple_of(256);
-        let scratch = base + prepared.workspace();
-        let workspace = KernelArg::Scratch(base);
-        let action = Action::CudnnGraph { prepared, kernel_args: self.kernel_args, workspace };
-        Ok(Some(Actions { actions: vec![action], scratch }))
-    }
-
     fn tensor(&mut self, dtype: DType, layout: &Layout, residency: Residency) -> Id {
         let (sizes, strides) = (layout.sizes.clone(), layout.strides.clone());
         self.cudnn_graph.tensors.push(Tensor { dtype, sizes, strides, residency });

@@ -4,8 +4,8 @@
 //! made from.
 #![expect(unsafe_code, reason = "modules of the driver's")]
 
-use super::super::device::{Launch, Shape};
-use super::super::emit::Source;
+use super::super::device::Launch;
+use super::super::emit::{Shape, Source};
 use super::api::Handle;
 use super::context::Context;
 use super::nvrtc::{Nvrtc, OPTIONS, whole};

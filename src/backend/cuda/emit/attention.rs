@@ -3,7 +3,7 @@
 
 use super::write::{Writer, compute_type, grid, stored};
 use super::{BLOCK, KernelArg, Task, Tasks};
-use crate::backend::cuda::device::Shape;
+use crate::backend::cuda::emit::Shape;
 use crate::dtype::DType;
 use crate::op::Attr;
 use crate::plan::{MemRef, Operand};

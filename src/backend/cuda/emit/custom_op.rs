@@ -2,7 +2,7 @@
 
 use super::write::{grid, raw, stored};
 use super::{KernelArg, Source, Task};
-use crate::backend::cuda::device::Shape;
+use crate::backend::cuda::emit::Shape;
 use crate::dtype::DType;
 use crate::op::arg::{Arg, NodeArg};
 use crate::op::host::{CudaForm, HostOp};

@@ -28,7 +28,6 @@ pub use reduce::reduce;
 pub use rows::{To, log_sum_exp, rows};
 pub use scan::cumsum;
 
-use super::device::Shape;
 use crate::op::table::TABLE;
 use crate::op::{Arity, Row};
 use crate::plan::{MemRef, Operand};
@@ -111,6 +110,14 @@ impl KernelArg {
     pub fn number(number: i64) -> KernelArg {
         KernelArg::Number(number as u64)
     }
+}
+
+/// Threads of a launch. `shared` are bytes of dynamic shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub grid: [u32; 3],
+    pub block: u32,
+    pub shared: u32,
 }
 
 /// A launch.

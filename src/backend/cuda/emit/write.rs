@@ -1,7 +1,7 @@
 //! A kernel under construction: its arguments and its text.
 
 use super::{BLOCK, KernelArg, Source, Task};
-use crate::backend::cuda::device::Shape;
+use crate::backend::cuda::emit::Shape;
 use crate::dtype::{DType, Float8};
 use std::fmt::Write;
 use xxhash_rust::xxh3::xxh3_64;

@@ -7,8 +7,8 @@ mod cudnn_graph;
 
 use super::Cuda;
 use super::cudnn_graph::CudnnGraph;
-use super::device::{Device, Launch, Limits, Matrix, Prepared, Product, Replay, Shape};
-use super::emit::{Source, prelude};
+use super::device::{Device, Launch, Limits, Matrix, Prepared, Product, Replay};
+use super::emit::{Shape, Source, prelude};
 use crate::backend::memory::Pool;
 use crate::buffer::Location;
 use crate::dtype::DType;

@@ -1,7 +1,8 @@
 //! Operators that the program gives as CUDA C++, against formulas.
 
+use super::super::actions::Action;
 use super::super::driver::tests::nvrtc_for;
-use super::super::lower::{self, Action};
+use super::super::lower;
 use super::{cuda, prepare};
 use crate::backend::cpu::tests::node::values;
 use crate::backend::cpu::tests::{Case, FLOATS, LAYS, Random, epsilon, layout};

@@ -1,9 +1,10 @@
 //! Launches that are one, against the same kernels launched apart.
 
 use super::super::Cuda;
+use super::super::actions::Actions;
 use super::super::emulated::{self, Emulated};
 use super::super::horizontal_fusion::{LaunchGroup, fuse_horizontally};
-use super::super::lower::{self, Actions};
+use super::super::lower;
 use crate::backend::memory::Pool;
 use crate::backend::{Backend, Call, Outcome, Watch};
 use crate::buffer::Bytes;

@@ -1,7 +1,8 @@
 //! What a library is asked for in place of our kernels, computed by what the description of it means.
 
+use super::super::actions::Action;
 use super::super::emulated::Emulated;
-use super::super::lower::{self, Action};
+use super::super::lower;
 use super::super::{Cuda, cudnn_graph};
 use crate::backend::cpu::tests::cases::kernel_of;
 use crate::backend::cpu::tests::node::{heads_side_by_side, node, values};

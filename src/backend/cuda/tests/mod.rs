@@ -13,8 +13,9 @@ mod product;
 mod transpose;
 mod usage;
 
+use super::actions::Action;
 use super::emit::Source;
-use super::lower::{self, Action};
+use super::lower;
 use super::{Cuda, driver, emulated, memory};
 use crate::backend::cpu::tests::{Case, compute_epsilon, epsilon, largest, tiny};
 use crate::backend::plan_tests;

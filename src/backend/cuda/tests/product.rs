@@ -1,6 +1,7 @@
 //! Products of floats of 8 bits, those that a library has and the others.
 
-use super::super::lower::{self, Action};
+use super::super::actions::Action;
+use super::super::lower;
 use super::{check_kernels, cuda, on_a_gpu};
 use crate::backend::cpu::tests::node::{lay_out, node};
 use crate::backend::cpu::tests::{Case, Lay};

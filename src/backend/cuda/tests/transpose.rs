@@ -1,6 +1,7 @@
 //! Pointwise kernels that read across what they write.
 
-use super::super::lower::{self, Action};
+use super::super::actions::Action;
+use super::super::lower;
 use super::{both, cuda, prepare};
 use crate::backend::cpu::tests::{Case, Random, numbers};
 use crate::dtype::DType;

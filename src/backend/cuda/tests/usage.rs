@@ -1,9 +1,10 @@
 //! Kernels of typical programs as machine code, and what they use of it.
 
+use super::super::actions::{Action, Actions};
 use super::super::driver::tests::nvrtc_for;
 use super::super::emit::Source;
 use super::super::horizontal_fusion::fuse_horizontally;
-use super::super::lower::{self, Action, Actions};
+use super::super::lower;
 use super::cuda;
 use crate::backend::Backend;
 use crate::graph::Graph;

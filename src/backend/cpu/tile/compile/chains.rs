@@ -1,8 +1,8 @@
 //! Which instructions are computed in one chain, and which casts need no instruction.
 
-use super::super::element::TileType;
 use super::super::link::{BinaryOp, Link, MAX_LINKS, UnaryOp};
 use super::{Arg, Compiler, Inst, StoreKind};
+use crate::backend::cpu::element::TileType;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;

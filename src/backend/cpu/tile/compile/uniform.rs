@@ -1,8 +1,8 @@
 //! Instructions of numbers that are the same everywhere: once is enough. Updates of parameters have many, of rates and step counts in
 //! f64, which would take longer than the update itself.
 
-use super::super::element::TileType;
 use super::{Arg, Compiler};
+use crate::backend::cpu::element::TileType;
 use crate::op::Op;
 use crate::plan::Reg;
 

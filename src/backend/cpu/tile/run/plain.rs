@@ -2,9 +2,9 @@
 
 use super::super::code::Arg;
 use super::super::compute;
-use super::super::element::TileType;
 use super::super::space::Position;
 use super::{Run, TileElement, Tiles};
+use crate::backend::cpu::element::TileType;
 use crate::dtype::{DType, Float8};
 use crate::op::Op;
 

@@ -5,8 +5,8 @@
 use super::super::super::Cuda;
 use super::super::super::collectives::Run;
 use super::super::super::cudnn_graph::CudnnGraph;
-use super::super::super::device::{Device, Shape};
-use super::super::super::emit::Source;
+use super::super::super::device::Device;
+use super::super::super::emit::{Shape, Source};
 use super::super::super::memory::{DeviceBytes, pool};
 use super::super::{Options, list, open};
 use super::folders;

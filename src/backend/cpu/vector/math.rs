@@ -2,9 +2,9 @@
 //! in the last place (ulp) of f32 where multiply-add is fused, half as much again where it is not, and tested against
 //! f64; NaN, infinities, zeros and denormals behave as in C.
 //!
-//! Functions of a [`Vector`] are vector code by construction. `FMA` as in [`super::isa::Kernel`].
+//! Functions of a [`Vector`] are vector code by construction. `FMA` as in [`super::super::isa::Kernel`].
 
-use super::vector::{Bits, Estimates, ScalarVec, Vector};
+use super::{Bits, Estimates, ScalarVec, Vector};
 use std::f32::consts::FRAC_2_SQRT_PI;
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;

@@ -1,0 +1,47 @@
+//! Where the rows that a kernel computes go.
+
+use super::access::{Bound, Plain};
+use super::matmul::Lent;
+use super::pool::{Scratch, with_scratch};
+use crate::dtype::DType;
+
+/// What becomes of the rows that a kernel computes.
+pub enum Sink<'a> {
+    Memory(&'a Bound),
+    /// They are lent in blocks, as elements of that type.
+    Lent(DType, &'a (dyn Fn(Lent) + Sync)),
+}
+
+impl Sink<'_> {
+    pub fn dtype(&self) -> DType {
+        match self {
+            Sink::Memory(result) => result.dtype,
+            Sink::Lent(dtype, _) => *dtype,
+        }
+    }
+
+    /// Where `n` elements at a time of the `total` are stored, if they are.
+    pub fn pieces<S: Plain>(&self, total: usize, n: usize) -> Vec<Option<&mut [S]>> {
+        match self {
+            Sink::Memory(result) => result.result::<S>().chunks_mut(n).map(Some).collect(),
+            Sink::Lent(..) => (0..total.div_ceil(n)).map(|_| None).collect(),
+        }
+    }
+
+    /// Lets `fill` compute `rows` rows of `columns` elements from row `row` on, where they are stored or to be lent.
+    pub fn fill<S: Scratch>(
+        &self,
+        piece: Option<&mut [S]>,
+        (row, rows, columns): (usize, usize, usize),
+        fill: impl FnOnce(&mut [S]),
+    ) {
+        match (self, piece) {
+            (Sink::Lent(_, visit), _) => with_scratch(rows * columns, |block: &mut [S]| {
+                fill(block);
+                let address = block.as_mut_ptr().expose_provenance();
+                visit(Lent { address, row, column: 0, rows, columns, pitch: columns });
+            }),
+            (Sink::Memory(_), piece) => fill(piece.expect("a result in memory")),
+        }
+    }
+}
