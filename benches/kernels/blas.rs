@@ -93,8 +93,10 @@ fn mkl() -> Option<Blas> {
             symbol::<unsafe extern "C" fn(i32) -> i32>(library, "MKL_Set_Num_Threads_Local")?,
         )
     };
-    // SAFETY: sets a number of this thread.
-    let use_one_thread = Box::new(move || drop(unsafe { set(1) }));
+    let use_one_thread = Box::new(move || {
+        // SAFETY: sets a number of this thread.
+        unsafe { set(1) };
+    });
     Some(Blas { name: "MKL", sgemm: Function::Short(sgemm), use_one_thread })
 }
 

@@ -3,9 +3,10 @@
 
 use super::{add, complex, div, exp, log, mul, reciprocal, sqrt};
 use crate::aten::real;
+use crate::dtype::DType;
 use crate::graph::math::V;
 use crate::op::Op;
-use std::f64::consts::LN_2;
+use std::f64::consts::{FRAC_PI_2, LN_2, PI};
 
 /// `size * wave`, where a zero times what is endless is that zero.
 fn stretched<'m>(size: V<'m>, wave: V<'m>) -> V<'m> {
@@ -137,8 +138,14 @@ pub fn atanh(z: V) -> V {
     let away = 1.0 - re.abs();
     let ratio = re.abs() * 4.0 / (away * away + im * im);
     let wide = ratio.unary(Op::Log1p) * 0.25 * re.unary(Op::Sign);
-    let angle = (im * 2.0).binary(Op::Atan2, away * (re.abs() + 1.0) - im * im);
-    complex(wide, angle * 0.5)
+    let angle = (im * 2.0).binary(Op::Atan2, away * (re.abs() + 1.0) - im * im) * 0.5;
+    // So far away that four times as much is no number of the type, there is a right angle left.
+    let far = if re.dtype() == DType::F64 { 1e307 } else { 1e37 };
+    let is_far = re.abs().gt(far).or(im.abs().gt(far));
+    let is_below = im.binary(Op::Atan2, -1.0).lt(0.0);
+    let right = is_below.select(im.math().constant(-FRAC_PI_2, im.dtype()), FRAC_PI_2);
+    let right = im.ne(im).select(im, right);
+    complex(is_far.not().select(wide, 0.0), is_far.select(right, angle))
 }
 
 pub fn atan(z: V) -> V {
@@ -152,7 +159,7 @@ pub fn sigmoid(z: V) -> V {
 
 /// `sin(π z) / (π z)`, and 1 of 0.
 pub fn sinc(z: V) -> V {
-    let angle = scaled(z, std::f64::consts::PI);
+    let angle = scaled(z, PI);
     let is_zero = super::any_part(z, |part| part.ne(0.0)).not();
     let one = z.math().constant(1.0, z.dtype());
     is_zero.select(one, div(sin(angle), is_zero.select(one, angle)))

@@ -145,7 +145,7 @@ impl BackgroundWork {
 const WAITING: usize = 4;
 
 /// Plans programs for other sizes while later ones run.
-pub(super) fn learner() -> BackgroundThread<BackgroundWork> {
+pub(crate) fn learner() -> BackgroundThread<BackgroundWork> {
     BackgroundThread::new("other-sizes", WAITING, |shared, background| background.learn(shared))
 }
 
