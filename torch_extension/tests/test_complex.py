@@ -94,6 +94,10 @@ def test_rotary_embedding_of_a_table():
     check(work, torch.randn(2, 5, 3, 4, 2, requires_grad=True), torch.tensor([3, 1, 4, 1, 5]))
 
 
+ELEMENTARY = """
+exp2 expm1 log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh sigmoid sinc
+trace
+"""
 UNARY = {
     "neg": lambda z: -z,
     "conj": lambda z: z.conj(),
@@ -112,13 +116,7 @@ UNARY = {
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
     "reciprocal": torch.reciprocal,
-    **{
-        name: getattr(torch, name)
-        for name in (
-            "exp2 expm1 log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh"
-            " sigmoid sinc trace"
-        ).split()
-    },
+    **{name: getattr(torch, name) for name in ELEMENTARY.split()},
     "var": torch.var,
     "std and mean": lambda z: torch.std_mean(z, 1, correction=0, keepdim=True),
     "count_nonzero": lambda z: torch.count_nonzero(z, 0) + z.real.sum(),
