@@ -1,5 +1,6 @@
-/* What the processor's multipliers can do in f32: `fma_peak THREADS` prints operations a second (a multiply-add is two), all threads
-   together, in a loop of multiply-adds of vectors that stay in registers. To be compiled with -O2 -march=native -pthread. */
+/* What the processor's multipliers can do in f32: `fma_peak THREADS` prints operations a second (a
+   multiply-add is two), all threads together, in a loop of multiply-adds of vectors that stay in
+   registers. To be compiled with -O2 -march=native -pthread. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,20 +40,20 @@ static float multiply_adds(float factor) {
 static pthread_barrier_t barrier;
 static volatile float factor = 0.999f, result;
 
-static void *work(void *best) {
+static void* work(void* best) {
   for (int round = 0; round < ROUNDS; ++round) {
     pthread_barrier_wait(&barrier);
     const double start = seconds();
     result = multiply_adds(factor);
     const double took = seconds() - start;
-    if (round == 0 || took < *(double *)best) *(double *)best = took;
+    if (round == 0 || took < *(double*)best) *(double*)best = took;
   }
   return NULL;
 }
 
-int main(int count, char **arguments) {
+int main(int count, char** arguments) {
   const int threads = count > 1 ? atoi(arguments[1]) : 1;
-  pthread_t *started = malloc(sizeof(pthread_t) * (size_t)threads);
+  pthread_t* started = malloc(sizeof(pthread_t) * (size_t)threads);
   double *best = calloc((size_t)threads, sizeof(double)), speed = 0;
   pthread_barrier_init(&barrier, NULL, (unsigned)threads);
   for (int thread = 0; thread < threads; ++thread) {
