@@ -48,11 +48,11 @@ impl Blas {
         let (m, n, (to, pitch)) = (c.rows, c.columns, c.raw());
         assert!(a.holds(m, k) && b.holds(k, n));
         // The transposed product of what lies in rows is one of what lies in columns.
-        let lie = |strides: (usize, usize)| match strides {
-            (row, 1) => (c"N".as_ptr(), row),
-            (_, column) => (c"T".as_ptr(), column),
+        let lie = |strides: (usize, usize), rows: usize, columns: usize| match strides {
+            (row, 1) => (c"N".as_ptr(), row.max(columns)),
+            (_, column) => (c"T".as_ptr(), column.max(rows)),
         };
-        let ((turn_a, row_a), (turn_b, row_b)) = (lie(a.strides), lie(b.strides));
+        let ((turn_a, row_a), (turn_b, row_b)) = (lie(a.strides, m, k), lie(b.strides, k, n));
         macro_rules! call {
             ($sgemm:expr, $int:ty) => {{
                 let [m, n, k, row_a, row_b, pitch] =

@@ -4,13 +4,14 @@ use crate::graph::math::V;
 use crate::op::Op;
 use std::f64::consts::LN_2;
 
-/// To the square of a number beyond, one more makes no difference.
+/// Beyond it, `x² + 1` is `x²`.
 pub const LARGE: f64 = 1e9;
 
-/// A function with `f(-x) = -f(x)`, by a formula for what is not negative.
+/// A function with `f(-x) = -f(x)` and a slope of 1 at 0, by a formula for what is not negative.
 fn odd<'m>(x: V<'m>, f: impl FnOnce(V<'m>) -> V<'m>) -> V<'m> {
     let side = x.lt(0.0).select(x.math().constant(-1.0, x.dtype()), 1.0);
-    f(x * side) * side
+    // A zero keeps its sign.
+    x.eq(0.0).select(x, f(x * side) * side)
 }
 
 pub fn sinh(x: V) -> V {
@@ -34,7 +35,10 @@ fn half_exp(x: V) -> V {
 
 pub fn asinh(x: V) -> V {
     odd(x, |x| {
-        let near = (x + x * x / ((x * x + 1.0).sqrt() + 1.0)).unary(Op::Log1p);
-        x.gt(LARGE).select(x.log() + LN_2, near)
+        let is_large = x.gt(LARGE);
+        // Whose square need not be a number of the type.
+        let small = is_large.not().select(x, 1.0);
+        let near = (small + small * small / ((small * small + 1.0).sqrt() + 1.0)).unary(Op::Log1p);
+        is_large.select(x.log() + LN_2, near)
     })
 }

@@ -19,6 +19,7 @@ mod floor;
 mod stride;
 mod symbol_map;
 mod learned;
+mod learning;
 pub mod pad;
 mod policy;
 mod poly;
@@ -38,17 +39,20 @@ use crate::record::Records;
 use buckets::Buckets;
 pub use buckets::{InBucket, Padding};
 pub use learned::Seen;
-use parking_lot::Mutex;
+pub use learning::Ticket;
+use learning::{Found, Learning};
+use parking_lot::{Condvar, Mutex};
 pub use policy::Policy;
 use relations::{Relations, Role};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use stride::StrideDetector;
 use symbol_map::SymbolMap;
 pub use template::{Comparison, compare};
 use template::{SMALLEST, Template};
 
 /// Families kept, least recently used dropped first.
-const FAMILIES: usize = 64;
+pub const FAMILIES: usize = 64;
 /// Traces of a family that are kept to fit polynomials to: the newest.
 const EXAMPLES: usize = 8;
 /// Templates of a family: for sizes so different that other plans are better.
@@ -61,8 +65,6 @@ const SMALL_TEMPLATES: usize = 64;
 const TRIED: usize = 8;
 /// How often a family is planned at other points in vain before that becomes rare.
 const ATTEMPTS: usize = 6;
-/// Attempts in vain after which nobody waits for another one.
-const EAGER: usize = 2;
 /// Traces after which it does in any case: to look for what varies takes a little, too.
 const PATIENCE: usize = 12;
 /// Examples that tell what varies where all together do not.
@@ -77,7 +79,12 @@ pub type Planner<'a> = &'a dyn Fn(&Records, &PlanDecisions) -> Result<UnplacedPl
 
 /// The families of a context.
 #[derive(Default)]
-pub struct Families(Mutex<Vec<Family>>);
+pub struct Families {
+    list: Mutex<Vec<Family>>,
+    tickets: AtomicU64,
+    /// What was learnt beside the runs of a family's programs is there.
+    found: Condvar,
+}
 
 /// A trace as its structure and its numbers.
 #[derive(Clone)]
@@ -119,6 +126,8 @@ struct Family {
     since: usize,
     /// One of its templates was: there are to be no more.
     was_wrong: bool,
+    /// While it is learnt beside the runs of its programs.
+    beside: Option<Learning>,
     buckets: Vec<Buckets>,
     /// How often no buckets came of the symbol maps.
     unpadded: usize,
@@ -149,7 +158,8 @@ impl SymbolBinding {
 impl Families {
     /// The unplaced plan for the trace, from a template of its family.
     pub fn instance(&self, erased: &ShapeErasedTrace, records: &Records) -> Option<Instance> {
-        let mut families = self.0.lock();
+        let mut families = self.list.lock();
+        self.use_in_time(&mut families, &erased.structure);
         let at = families.iter().position(|family| family.structure == erased.structure)?;
         families[..=at].rotate_right(1);
         let family = &mut families[0];
@@ -178,7 +188,7 @@ impl Families {
     /// this one, and a template has a plan for them.
     pub fn ahead(&self, binding: &SymbolBinding) -> Option<SymbolBinding> {
         let SymbolBinding { symbol_map, point } = binding;
-        let mut families = self.0.lock();
+        let mut families = self.list.lock();
         let mut templates = families.iter_mut().flat_map(|family| &mut family.templates);
         let learnt = templates.find(|one| Arc::ptr_eq(&one.symbol_map, symbol_map))?;
         let mut point = learnt.stride.ahead(point)?;
@@ -189,7 +199,7 @@ impl Families {
 
     /// Notes a trace that is planned for its own sizes. Whether there is something to [`Families::learn`] from it.
     pub fn add(&self, erased: &ShapeErasedTrace) -> bool {
-        let mut families = self.0.lock();
+        let mut families = self.list.lock();
         match families.iter().position(|family| family.structure == erased.structure) {
             Some(at) => families[..=at].rotate_right(1),
             None => {
@@ -198,14 +208,6 @@ impl Families {
             }
         }
         families[0].add(&erased.numbers)
-    }
-
-    /// Whether the next trace of the family had better wait for [`Families::learn`]: as long as no template came of it, unless
-    /// that was in vain a few times.
-    pub fn is_eager(&self, erased: &ShapeErasedTrace) -> bool {
-        let families = self.0.lock();
-        let family = families.iter().find(|family| family.structure == erased.structure);
-        family.is_none_or(|family| family.templates.is_empty() && family.failures < EAGER)
     }
 
     /// Plans the family of a trace that was added at other points, by the trace's own plan; whether a template was made.
@@ -217,13 +219,28 @@ impl Families {
         decisions: &PlanDecisions,
         planner: Planner,
     ) -> bool {
+        let found = self.attempt(erased, records, unplaced, decisions, planner);
+        let mut families = self.list.lock();
+        let family = families.iter_mut().find(|family| family.structure == erased.structure);
+        family.zip(found).is_some_and(|(family, found)| family.learnt(found))
+    }
+
+    /// What came of planning a family at other points; `None` if it is not there any more.
+    fn attempt(
+        &self,
+        erased: &ShapeErasedTrace,
+        records: &Records,
+        unplaced: &UnplacedPlan,
+        decisions: &PlanDecisions,
+        planner: Planner,
+    ) -> Option<Found> {
         // Planning takes long: others must get at the families meanwhile.
         let of = |family: &&mut Family| family.structure == erased.structure;
-        let known = self.0.lock().iter_mut().find(of).map(|family| {
+        let known = self.list.lock().iter_mut().find(of).map(|family| {
             let maps = family.templates.iter().map(|one| one.symbol_map.clone());
             (maps.collect::<Vec<_>>(), family.examples.clone())
         });
-        let Some((maps, examples)) = known else { return false };
+        let (maps, examples) = known?;
         let relations = Relations::of(records);
         let mut tried: Vec<SymbolMap> = Vec::new();
         let mut by = |symbol_map: &SymbolMap| {
@@ -245,13 +262,12 @@ impl Families {
             .or_else(|| of_examples(&near))
             .or_else(|| of_examples(&alike(&examples, &erased.numbers, &relations)));
         let template = template.or_else(|| maps.iter().find_map(|symbol_map| by(symbol_map)));
-        let was_planned = !tried.is_empty();
-        self.0.lock().iter_mut().find(of).is_some_and(|family| family.learnt(template, was_planned))
+        Some(Found { template, was_planned: !tried.is_empty() })
     }
 
     /// The trace in a bucket of its family.
     pub fn pad(&self, erased: &ShapeErasedTrace, records: &Records, policy: &Policy) -> Padding {
-        let mut families = self.0.lock();
+        let mut families = self.list.lock();
         match families.iter().position(|family| family.structure == erased.structure) {
             Some(at) => {
                 families[..=at].rotate_right(1);
@@ -263,13 +279,18 @@ impl Families {
 
     /// Forgets all templates: plans are to be others now.
     pub fn forget_plans(&self) {
-        self.0.lock().iter_mut().for_each(|family| family.templates.clear());
+        for family in self.list.lock().iter_mut() {
+            family.templates.clear();
+            family.beside = None;
+        }
     }
 
     /// Forgets a family's templates: one of them was wrong.
     pub fn forget(&self, erased: &ShapeErasedTrace) {
-        if let Some(family) = self.0.lock().iter_mut().find(|f| f.structure == erased.structure) {
+        if let Some(family) = self.list.lock().iter_mut().find(|f| f.structure == erased.structure)
+        {
             family.templates.clear();
+            family.beside = None;
             family.was_wrong = true;
         }
     }
@@ -307,6 +328,7 @@ impl Family {
             failures: 0,
             since: 0,
             was_wrong: false,
+            beside: None,
             buckets: Vec::new(),
             unpadded: 0,
         }
@@ -354,6 +376,9 @@ impl Family {
         if self.examples.contains(numbers) || self.was_wrong {
             return false;
         }
+        if let Some(learning) = &mut self.beside {
+            learning.traces_left = learning.traces_left.saturating_sub(1);
+        }
         if self.examples.len() == EXAMPLES {
             self.examples.remove(0);
         }
@@ -363,12 +388,11 @@ impl Family {
         }
         self.since += 1;
         let is_open = self.failures < ATTEMPTS && self.since <= PATIENCE;
-        is_open || self.since.is_power_of_two()
+        self.beside.is_none() && (is_open || self.since.is_power_of_two())
     }
 
-    /// Takes what came of an attempt, for which plans were made or not; whether that is a template. One that is never used is
-    /// in vain, too.
-    fn learnt(&mut self, template: Option<(SymbolMap, Template)>, was_planned: bool) -> bool {
+    /// Takes what came of an attempt; whether that is a template. One that is never used is in vain, too.
+    fn learnt(&mut self, Found { template, was_planned }: Found) -> bool {
         // Traces that say nothing of each other cost little.
         self.failures += was_planned as usize;
         let Some((symbol_map, template)) = template else { return false };

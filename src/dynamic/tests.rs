@@ -150,20 +150,49 @@ fn the_third_length_needs_no_compiling() {
     assert!(planning.probes.get() < 40, "{} probes", planning.probes.get());
 }
 
+/// A family that was learnt in vain: the next attempt, for this trace, holds nobody up.
+fn in_vain(planning: &Planning) -> (ShapeErasedTrace, Ticket) {
+    planning.each([5, 7].map(|t| attention(t, 8)));
+    let erased = ShapeErasedTrace::of(&attention(1, 16));
+    assert!(planning.families.add(&erased));
+    assert!(planning.families.beside(&erased).is_none(), "it has one template only");
+    planning.families.list.lock()[0].failures = 2;
+    let ticket = planning.families.beside(&erased).expect("nobody waits for it");
+    (erased, ticket)
+}
+
 #[test]
-fn a_family_is_waited_for_until_it_has_a_template() {
+fn what_is_learnt_beside_is_used_from_a_certain_trace_on() {
     let planning = Planning::default();
-    let is_eager = |records: &Records| planning.families.is_eager(&ShapeErasedTrace::of(records));
-    let one = attention(5, 8);
-    assert!(is_eager(&one));
-    planning.plan(&one);
-    assert!(is_eager(&one));
-    planning.each([attention(7, 8)]);
-    assert!(!is_eager(&one), "it has a template");
-    planning.families.forget_plans();
-    assert!(is_eager(&one));
-    planning.families.0.lock()[0].failures = EAGER;
-    assert!(!is_eager(&one), "it is learnt in vain");
+    let (erased, ticket) = in_vain(&planning);
+    let is_learning = || planning.families.list.lock()[0].beside.is_some();
+    let records = attention(1, 16);
+    let (unplaced, decisions) = planned(&records, None).unwrap();
+    let planner =
+        |records: &Records, decisions: &PlanDecisions| Ok(planned(records, Some(decisions))?.0);
+    let families = &planning.families;
+    families.learn_beside(ticket, &erased, &records, &unplaced, &decisions, &planner);
+    for more in 1..=16 {
+        assert!(is_learning(), "{more}");
+        let other = attention(1, 16 + 8 * more);
+        let erased = ShapeErasedTrace::of(&other);
+        assert!(!families.add(&erased), "it is being learnt");
+        families.instance(&erased, &other);
+    }
+    assert!(!is_learning());
+}
+
+#[test]
+fn an_attempt_that_is_given_up_holds_nobody_up() {
+    let planning = Planning::default();
+    let (_, ticket) = in_vain(&planning);
+    let (families, other) = (&planning.families, attention(1, 40));
+    families.list.lock()[0].beside.as_mut().unwrap().traces_left = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| families.give_up(ticket));
+        assert!(families.instance(&ShapeErasedTrace::of(&other), &other).is_none());
+    });
+    assert!(families.list.lock()[0].beside.is_none());
 }
 
 #[test]
@@ -286,9 +315,9 @@ fn families_and_their_examples_are_bounded() {
         }
         planning.plan(&s.finish(&[&x]));
     }
-    assert!(planning.families.0.lock().len() <= FAMILIES);
+    assert!(planning.families.list.lock().len() <= FAMILIES);
     planning.each((2..40).map(|t| attention(t * t, 16)));
-    assert!(planning.families.0.lock().iter().all(|f| f.examples.len() <= EXAMPLES));
+    assert!(planning.families.list.lock().iter().all(|f| f.examples.len() <= EXAMPLES));
 }
 
 #[test]

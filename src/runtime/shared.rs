@@ -12,7 +12,7 @@ use crate::plan::{Plan, PlanMode};
 use crate::record::Operator;
 use crate::runtime::observe::{Observed, oom_report};
 use crate::runtime::options::{self, Options};
-use crate::runtime::program::{BackgroundWork, CompiledTrace, Prefetched};
+use crate::runtime::program::{CompiledTrace, Prefetched, Unlearned};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ pub struct Shared {
     /// Operations from which programs go there.
     pub disk_from: usize,
     pub families: Families,
-    /// Programs that ran, to be planned for other sizes.
-    pub unlearned: Mutex<Vec<BackgroundWork>>,
+    /// Programs of the last run, to be planned for other sizes; the launcher passes them on.
+    pub unlearned: Mutex<Vec<Unlearned>>,
     /// Traces that are likely to come, with their programs in the cache.
     pub prefetched: Mutex<Vec<Prefetched>>,
     pub policy: Policy,

@@ -3,10 +3,9 @@
 
 use super::{add, complex, div, exp, log, mul, reciprocal, sqrt};
 use crate::aten::real;
-use crate::dtype::DType;
 use crate::graph::math::V;
 use crate::op::Op;
-use std::f64::consts::{FRAC_PI_2, LN_2, PI};
+use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, PI};
 
 /// `size * wave`, where a zero times what is endless is that zero.
 fn stretched<'m>(size: V<'m>, wave: V<'m>) -> V<'m> {
@@ -14,7 +13,23 @@ fn stretched<'m>(size: V<'m>, wave: V<'m>) -> V<'m> {
     size.eq(0.0).select(size, product)
 }
 
-/// Both factors of a real number's parts.
+/// `|size| * wave`, where the size is that of a hyperbolic function at `x`, and may be no number of the type though the product is one.
+fn grown<'m>(x: V<'m>, size: V<'m>, wave: V<'m>) -> V<'m> {
+    const LONG: f64 = 80.0;
+    let root = (x.abs() * 0.5).exp();
+    let far = wave.eq(0.0).select(wave, root * wave * (root * 0.5));
+    x.abs().gt(LONG).select(far, stretched(size.abs(), wave))
+}
+
+fn is_endless(x: V) -> V {
+    x.abs().eq(f64::INFINITY)
+}
+
+fn finite(x: V) -> V {
+    x.abs().lt(f64::INFINITY)
+}
+
+/// Both parts times a real factor.
 fn scaled(z: V, factor: f64) -> V {
     super::by_part([z], |[z]| z * factor)
 }
@@ -59,14 +74,18 @@ pub fn log1p(z: V) -> V {
 
 pub fn sinh(z: V) -> V {
     let [re, im] = z.parts();
-    let wide = stretched(real::sinh(re), im.unary(Op::Cos));
-    complex(wide, stretched(real::cosh(re), im.unary(Op::Sin)))
+    let wide = grown(re, real::sinh(re), im.unary(Op::Cos));
+    let wide =
+        is_endless(re).and(finite(im).not()).select(re.abs(), re.lt(0.0).select(-wide, wide));
+    complex(wide, grown(re, real::cosh(re), im.unary(Op::Sin)))
 }
 
 pub fn cosh(z: V) -> V {
     let [re, im] = z.parts();
-    let high = stretched(real::sinh(re), im.unary(Op::Sin));
-    complex(stretched(real::cosh(re), im.unary(Op::Cos)), high)
+    let high = grown(re, real::sinh(re), im.unary(Op::Sin));
+    let wide = grown(re, real::cosh(re), im.unary(Op::Cos));
+    let wide = is_endless(re).and(finite(im).not()).select(re.abs(), wide);
+    complex(wide, re.lt(0.0).select(-high, high))
 }
 
 pub fn sin(z: V) -> V {
@@ -87,10 +106,13 @@ pub fn tanh(z: V) -> V {
     let slope = tangent * tangent + 1.0;
     let divisor = slope * wide * wide + 1.0;
     let along = slope * wide * (wide * wide + 1.0).sqrt() / divisor;
-    let beside = (im * 2.0).unary(Op::Sin) * (re.abs() * -2.0).exp() * 2.0;
+    let beside = im.unary(Op::Sin) * im.unary(Op::Cos) * ((re.abs() * -2.0).exp() * 4.0);
     // Of an endless real part the angle does not matter.
-    let beside = re.abs().ne(f64::INFINITY).select(beside, 0.0);
-    complex(is_long.select(re.unary(Op::Sign), along), is_long.select(beside, tangent / divisor))
+    let beside = is_endless(re).not().select(beside, 0.0);
+    let long = finite(im).or(is_endless(re)).select(re.unary(Op::Sign), f64::NAN);
+    let along = re.eq(0.0).select(re, is_long.select(long, along));
+    let beside = is_long.select(beside, tangent / divisor);
+    complex(along, im.eq(0.0).select(im, beside))
 }
 
 pub fn tan(z: V) -> V {
@@ -110,22 +132,34 @@ fn crossed<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
 }
 
 pub fn asin(z: V) -> V {
-    let [below, above] = roots(z);
+    let ([below, above], [re, im]) = (roots(z), z.parts());
     let [beside, _] = mul(below, above).parts();
-    complex(z.parts()[0].binary(Op::Atan2, beside), real::asinh(crossed(below, above)))
+    // Of what is endless, by the directions alone.
+    let beside = is_endless(re).and(finite(im)).not().select(beside, 0.0);
+    let beside = is_endless(im).not().select(beside, f64::INFINITY);
+    complex(re.binary(Op::Atan2, beside), real::asinh(crossed(below, above)))
+}
+
+/// The angle, or that of a number both parts of which are endless.
+fn diagonal<'m>(z: V<'m>, angle: V<'m>) -> V<'m> {
+    let [re, im] = z.parts();
+    let left = re.math().constant(3.0 * FRAC_PI_4, re.dtype());
+    is_endless(re).and(is_endless(im)).select(re.lt(0.0).select(left, FRAC_PI_4), angle)
 }
 
 pub fn acos(z: V) -> V {
     let [below, above] = roots(z);
-    let angle = below.parts()[0].binary(Op::Atan2, above.parts()[0]);
-    complex(angle * 2.0, real::asinh(crossed(above, below)))
+    let angle = below.parts()[0].binary(Op::Atan2, above.parts()[0]) * 2.0;
+    complex(diagonal(z, angle), real::asinh(crossed(above, below)))
 }
 
 pub fn acosh(z: V) -> V {
     let [re, im] = z.parts();
     let [below, above] = [re - 1.0, re + 1.0].map(|re| sqrt(complex(re, im)));
     let ([a, b], [c, d]) = (below.parts(), above.parts());
-    complex(real::asinh(a * c + b * d), b.binary(Op::Atan2, c) * 2.0)
+    let angle = b.binary(Op::Atan2, c) * 2.0;
+    let side = im.lt(0.0).select(im.math().constant(-1.0, im.dtype()), 1.0);
+    complex(real::asinh(a * c + b * d).abs(), diagonal(z, angle * side) * side)
 }
 
 pub fn asinh(z: V) -> V {
@@ -134,27 +168,35 @@ pub fn asinh(z: V) -> V {
 
 /// Half of the logarithm of `(1 + z) / (1 - z)`, whose absolute value is taken as far as it is from 1.
 pub fn atanh(z: V) -> V {
-    let [re, im] = z.parts();
+    /// From here on it is `1 / z` and a right angle, and squares need not be numbers of the type.
+    const FAR: f64 = 1e9;
+    let ([re, im], size) = (z.parts(), super::abs(z));
     let away = 1.0 - re.abs();
-    let ratio = re.abs() * 4.0 / (away * away + im * im);
-    let wide = ratio.unary(Op::Log1p) * 0.25 * re.unary(Op::Sign);
+    let near = (re.abs() * 4.0 / (away * away + im * im)).unary(Op::Log1p) * 0.25;
+    // The square of a small height at the pole need not be one either.
+    let pole =
+        (super::abs_of_parts([im.math().constant(2.0, im.dtype()), im]) / im.abs()).log() * 0.5;
+    let near = away.eq(0.0).and(im.abs().lt(1e-3)).select(pole, near) * re.unary(Op::Sign);
+    let far = size.lt(f64::INFINITY).select(re / size / size, 0.0);
+    let wide = size.gt(FAR).select(far, near);
     let angle = (im * 2.0).binary(Op::Atan2, away * (re.abs() + 1.0) - im * im) * 0.5;
-    // So far away that four times as much is no number of the type, there is a right angle left.
-    let far = if re.dtype() == DType::F64 { 1e307 } else { 1e37 };
-    let is_far = re.abs().gt(far).or(im.abs().gt(far));
     let is_below = im.binary(Op::Atan2, -1.0).lt(0.0);
     let right = is_below.select(im.math().constant(-FRAC_PI_2, im.dtype()), FRAC_PI_2);
     let right = im.ne(im).select(im, right);
-    complex(is_far.not().select(wide, 0.0), is_far.select(right, angle))
+    complex(re.eq(0.0).select(re, wide), size.gt(FAR * FAR).select(right, angle))
 }
 
 pub fn atan(z: V) -> V {
     turned_back(atanh(turned(z)))
 }
 
+/// By the exponential that is at most 1.
 pub fn sigmoid(z: V) -> V {
     let one = z.math().constant(1.0, z.dtype());
-    reciprocal(add(one, exp(super::neg(z))))
+    let is_left = z.parts()[0].lt(0.0);
+    let small = exp(is_left.select(z, super::neg(z)));
+    let share = reciprocal(add(one, small));
+    is_left.select(mul(small, share), share)
 }
 
 /// `sin(π z) / (π z)`, and 1 of 0.

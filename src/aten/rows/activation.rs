@@ -3,6 +3,7 @@
 use super::{BACKWARD, PLAIN};
 use crate::aten::call::{Call, Rule::FloatFormula, Rule::Number, wide};
 use crate::aten::{Outs, Row, complex, row};
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::{V, together};
 use crate::invalid;
@@ -44,15 +45,22 @@ pub const ROWS: &[Row] = &[
         })
     }),
     row("softshrink", PLAIN, |c| {
+        if let Ok(limit) = c.float(1, 0.5)
+            && is_no_limit(1, limit)
+        {
+            return invalid!("lambda must be in range [0, inf), got {limit}");
+        }
         c.parametric([0], [(1, 0.5)], FloatFormula, |[x], [limit]| {
             let below = x.lt(-limit).select(x + limit, x * 0.0);
             x.gt(limit).select(x - limit, below)
         })
-    }),
+    })
+    .special(is_no_limit)
+    .essential(is_no_limit),
     row("hardshrink", PLAIN, |c| {
-        c.parametric([0], [(1, 0.5)], FloatFormula, |[x], [limit]| {
-            kept(x.ge(-limit).and(x.le(limit)).not(), x)
-        })
+        let (result, compute) = c.plan(&[0], FloatFormula)?;
+        let x = c.number(0, 0.0, compute)?;
+        Ok(vec![kept(is_beyond(c, x, 1, result)?, x).cast(result)])
     }),
     row("softshrink_backward", BACKWARD, shrunk_slope),
     row("hardshrink_backward", BACKWARD, shrunk_slope),
@@ -138,16 +146,26 @@ pub const ROWS: &[Row] = &[
 
 /// `(grad_output, output)` of complex numbers: by the conjugate of the slope, said of the output and 1.
 fn complex_slope<'a>(c: &Call<'a>, slope: fn(V<'a>, V<'a>) -> V<'a>) -> Outs<'a> {
-    let [dy, y] = together([c.tensor(0)?, c.tensor(1)?]);
+    let [dy, y] = together(c.numbers([0, 1], c.common(&[0, 1])?)?);
     let one = c.math.full(1.0, y.dtype(), &y.sizes());
     Ok(vec![complex::mul(dy, complex::conj(slope(y, one)))])
 }
 
 /// `(grad_output, self, lambda)`: none where what is small was made 0.
 fn shrunk_slope<'a>(c: &Call<'a>) -> Outs<'a> {
-    c.parametric([0, 1], [(2, 0.5)], FloatFormula, |[dy, x], [limit]| {
-        kept(x.ge(-limit).and(x.le(limit)).not(), dy)
-    })
+    let (result, compute) = c.plan(&[0, 1], FloatFormula)?;
+    let [dy, x] = c.numbers([0, 1], compute)?;
+    Ok(vec![kept(is_beyond(c, x, 2, result)?, dy).cast(result)])
+}
+
+/// Whether `x` is farther from 0 than argument `i`, rounded as the result is.
+fn is_beyond<'a>(c: &Call<'a>, x: V<'a>, i: usize, result: DType) -> Result<V<'a>> {
+    let limit = c.number(i, 0.5, result)?.cast(x.dtype());
+    Ok(x.ge(-limit).and(x.le(limit)).not())
+}
+
+fn is_no_limit(arg: usize, value: f64) -> bool {
+    arg == 1 && (value < 0.0 || value.is_nan())
 }
 
 /// `(grad_output, alpha, scale, input_scale, is_result, self_or_result)`

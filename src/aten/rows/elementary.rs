@@ -4,8 +4,9 @@ use super::{BACKWARD, PLAIN};
 use crate::aten::call::{Call, Rule::Float, Rule::FloatFormula};
 use crate::aten::complex::{self, elementary as of_complex};
 use crate::aten::real::{LARGE, asinh, cosh, sinh};
-use crate::aten::rows::pointwise::finite;
-use crate::aten::{Outs, Row, row};
+use crate::aten::rows::pointwise::{finite, map};
+use crate::aten::{Row, row};
+use crate::dtype::DType;
 use crate::graph::math::V;
 use crate::op::Op;
 use std::f64::consts::{LN_2, PI};
@@ -59,8 +60,9 @@ pub const ROWS: &[Row] = &[
     .complex_by(|c| map(c, of_complex::acos)),
     row("sinc", PLAIN, |c| {
         c.elementwise([0], FloatFormula, |[x]| {
-            let angle = x * PI;
-            x.eq(0.0).select(x * 0.0 + 1.0, angle.unary(Op::Sin) / angle)
+            let is_some = x.ne(0.0);
+            let angle = is_some.select(x, 1.0) * PI;
+            is_some.select(angle.unary(Op::Sin) / angle, 1.0)
         })
     })
     .complex_by(|c| map(c, of_complex::sinc)),
@@ -75,9 +77,11 @@ pub const ROWS: &[Row] = &[
         .complex_by(|c| map(c, of_complex::asinh)),
     row("acosh", PLAIN, |c| {
         c.elementwise([0], FloatFormula, |[x]| {
-            let above = x - 1.0;
+            let is_large = x.gt(LARGE);
+            let above = is_large.not().select(x, 1.0) - 1.0;
             let near = (above + (above * (above + 2.0)).sqrt()).unary(Op::Log1p);
-            x.gt(LARGE).select(x.log() + LN_2, near)
+            let near = above.lt(0.0).not().select(near, f64::NAN);
+            is_large.select(x.log() + LN_2, near)
         })
     })
     .complex_by(|c| map(c, of_complex::acosh)),
@@ -92,25 +96,27 @@ pub const ROWS: &[Row] = &[
         let (result, compute) = c.plan(&[0], FloatFormula)?;
         let mut x = c.number(0, 0.0, compute)?;
         if c.has(1) {
-            let edge = c.number(1, 0.0, compute)?;
-            // What is no number is neither below nor above.
-            x = x.lt(edge).select(edge, x);
-            x = x.gt(1.0 - edge).select(1.0 - edge, x);
+            let ([low, high], is_given) = edges(c, 1, result, compute)?;
+            let within = x.lt(low).select(low, x.gt(high).select(high, x));
+            x = is_given.select(within, x);
         }
         Ok(vec![(x / (1.0 - x)).log().cast(result)])
     }),
     row("logit_backward", BACKWARD, |c| {
         let (result, compute) = c.plan(&[0, 1], FloatFormula)?;
         let [dy, x] = c.numbers([0, 1], compute)?;
-        let edge =
-            if c.has(2) { c.number(2, 0.0, compute)? } else { c.math.constant(0.0, compute) };
-        let outside = if c.has(2) { 0.0 } else { f64::NAN };
-        let is_outside = x.lt(edge).or(x.gt(1.0 - edge));
-        Ok(vec![is_outside.not().select(dy / (x * (1.0 - x)), outside).cast(result)])
+        let slope = dy / (x * (1.0 - x));
+        let free = x.lt(0.0).or(x.gt(1.0)).not().select(slope, f64::NAN);
+        if !c.has(2) {
+            return Ok(vec![free.cast(result)]);
+        }
+        let ([low, high], is_given) = edges(c, 2, result, compute)?;
+        let clamped = x.lt(low).or(x.gt(high)).not().select(slope, 0.0);
+        Ok(vec![is_given.select(clamped, free).cast(result)])
     }),
     row("special_entr", PLAIN, |c| {
         c.elementwise([0], FloatFormula, |[x]| {
-            let inside = x.gt(0.0).select(-x * x.log(), x);
+            let inside = x.gt(0.0).select(-x * x.log(), x.abs());
             x.lt(0.0).not().select(inside, f64::NEG_INFINITY)
         })
     }),
@@ -125,9 +131,17 @@ pub const ROWS: &[Row] = &[
 const OF_TWO: &[&str] =
     &["Tensor", "Scalar_Self", "Scalar_Other", "OutTensor", "OutScalar_Self", "OutScalar_Other"];
 
-/// A function of a complex number.
-fn map<'a>(c: &Call<'a>, f: fn(V<'a>) -> V<'a>) -> Outs<'a> {
-    Ok(vec![f(c.tensor(0)?)])
+/// Between which numbers argument `i`, an epsilon, clamps a probability, rounded as the result is; and whether it does: one below 0
+/// stands for none.
+fn edges<'a>(
+    c: &Call<'a>,
+    i: usize,
+    result: DType,
+    compute: DType,
+) -> crate::error::Result<([V<'a>; 2], V<'a>)> {
+    let low = c.number(i, 0.0, result)?.cast(compute);
+    let high = (1.0 - low).cast(result).cast(compute);
+    Ok(([low, high], low.lt(0.0).not()))
 }
 
 /// The larger one and `apart`, where that has a meaning: equal infinities have no difference.

@@ -3,7 +3,7 @@
 use super::{PLAIN, always};
 use crate::aten::call::Call;
 use crate::aten::call::{wide, wrap_dim};
-use crate::aten::facts::{CHECKS_INTEGERS, ONE_FLOAT};
+use crate::aten::facts::{CHECKS_INTEGERS, ONE_FLOAT, REFUSES_OF_NOTHING};
 use crate::aten::promote::{Operand, result_type};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
@@ -56,8 +56,8 @@ pub const ROWS: &[Row] = &[
     .refuses(always)
     .facts(CHECKS_INTEGERS)
     .complex(),
-    row("put", PLAIN, put).refuses(always).facts(CHECKS_INTEGERS).complex(),
-    row("linalg_cross", PLAIN, cross).complex_by(cross),
+    row("put", PLAIN, put).refuses(always).facts(CHECKS_INTEGERS | REFUSES_OF_NOTHING).complex(),
+    row("linalg_cross", PLAIN, cross).complex(),
     row("masked_scatter", PLAIN, |c| {
         let (x, mask, source) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
         Ok(vec![masked_scatter(x, mask.cast(DType::Bool), source)])
@@ -356,15 +356,16 @@ fn index_copy<'a>(c: &Call<'a>) -> Outs<'a> {
 /// `(self, dim, index, value)`
 fn index_fill<'a>(c: &Call<'a>) -> Outs<'a> {
     let (x, index, value) = (c.tensor(0)?, c.tensor(2)?, c.number(3, 0.0, c.ty(0)?.dtype)?);
-    let (wide, dim) = (at_least_1d(x), c.dim(1, 0, x.rank())?);
-    let (n, count) = (wide.sizes()[dim], index.numel());
-    let index = from_the_end(index.reshape(&[count]), n).cast(DType::I64);
-    let [none, all] = [(0.0, n), (1.0, count)].map(|(x, n)| c.math.full(x, DType::U8, &[n]));
+    let (rows, dim) = (at_least_1d(x), c.dim(1, 0, x.rank())?);
+    let (n, count) = (rows.sizes()[dim], index.numel());
+    let index = from_the_end(index.reshape(&[count]), n);
+    let none = c.math.full(0.0, DType::U8, &[n]);
+    let all = c.math.full(1.0, DType::U8, &[count]);
     let is_filled = scattered(none, index, all, 0, Reduction::Last).cast(DType::Bool);
-    let mut column = Dims::from_elem(1, wide.rank());
+    let mut column = Dims::from_elem(1, rows.rank());
     column[dim] = n;
-    let value = if value.rank() == 0 { value } else { value.reshape(&[]) };
-    Ok(vec![is_filled.reshape(&column).select(value, wide).reshape(&x.sizes())])
+    let filled = is_filled.reshape(&column).select(value.reshape(&[]), rows);
+    Ok(vec![filled.reshape(&x.sizes())])
 }
 
 /// `(self, index, source, accumulate)`, all of them flat: of elements with the same index the last one stays, or all are added.
@@ -376,6 +377,9 @@ fn put<'a>(c: &Call<'a>) -> Outs<'a> {
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = {}, index.numel() = {count}",
             source.numel()
         );
+    }
+    if n == 0 && count > 0 {
+        return invalid!("put_(): Tried to put elements into an empty tensor");
     }
     let index = from_the_end(index.reshape(&[count]), n);
     let (flat, source) = (x.reshape(&[n]), source.reshape(&[count]));

@@ -37,8 +37,8 @@ pub const ROWS: &[Row] = &[
     row("ceil", PLAIN, |c| rounded(c, Op::Ceil)),
     row("round", PLAIN, |c| rounded(c, Op::Round)),
     row("round", &["decimals", "decimals_out"], |c| {
-        let (places, is_left) = (c.int(1, 0)?, c.int(1, 0)? < 0);
-        let step = 10f64.powi(places.unsigned_abs().min(400) as i32);
+        let places = c.int(1, 0)?;
+        let (step, is_left) = (10f64.powf(places.unsigned_abs() as f64), places < 0);
         c.elementwise([0], Rule::Formula, |[x]| match is_left {
             true => (x / step).unary(Op::Round) * step,
             false => (x * step).unary(Op::Round) / step,
@@ -264,7 +264,7 @@ fn scaled_complex<'a>(c: &Call<'a>, at: [usize; 2], join: fn(V<'a>, V<'a>) -> V<
 }
 
 /// A function of a complex number.
-fn map<'a>(c: &Call<'a>, f: fn(V<'a>) -> V<'a>) -> Outs<'a> {
+pub fn map<'a>(c: &Call<'a>, f: fn(V<'a>) -> V<'a>) -> Outs<'a> {
     Ok(vec![f(c.tensor(0)?)])
 }
 

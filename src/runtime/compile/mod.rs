@@ -6,6 +6,7 @@
 
 mod background;
 mod chooser;
+mod learner;
 mod on_disk;
 pub mod padding;
 pub mod pipeline;
@@ -14,4 +15,5 @@ pub mod program_store;
 
 pub use background::BackgroundThread;
 pub use chooser::{Task, chooser};
+pub use learner::learner;
 pub use prefetch::{Ran, prefetcher};

@@ -1,5 +1,5 @@
 //! Programs that other processes have compiled, or that are compiled for them. Background work overlaps a program's first
-//! run: writing it to disk, and planning it for other sizes, which goes on beside later runs where these sizes have a plan already.
+//! run: writing it to disk, and planning it for other sizes, which goes on beside later runs where that need not be waited for (`dynamic/learning.rs`).
 
 use super::pipeline;
 use crate::backend::Backend;
@@ -128,10 +128,7 @@ fn run_in_background<'scope>(
         if let Some(file) = file {
             store(shared, &plan, file);
         }
-        match background.is_awaited(shared) {
-            true => background.learn(shared),
-            false => shared.unlearned.lock().push(background),
-        }
+        background.learn(shared);
     };
     let contained = move || drop(catch_unwind(AssertUnwindSafe(work)));
     let thread = Builder::new().name("torchacc-background".into());

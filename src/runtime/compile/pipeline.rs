@@ -1,16 +1,17 @@
 //! From a closed trace to a program: the whole pipeline on one screen.
 
-use super::background::BackgroundThread;
 use crate::backend::Backend;
 use crate::dynamic::{Comparison, Instance, ShapeErasedTrace, compare};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::verify::verify;
 use crate::op::Op;
-use crate::plan::{Plan, PlanDecisions, PlanMode};
+use crate::plan::{Plan, PlanDecisions, PlanMode, UnplacedPlan};
 use crate::record::{Operator, Records};
 use crate::runtime::observe::recomputed::Recomputed;
-use crate::runtime::program::{BackgroundWork, Code, Compiled, CompiledTrace, Interface};
+use crate::runtime::program::{
+    BackgroundWork, Code, Compiled, CompiledTrace, Interface, Unlearned,
+};
 use crate::runtime::shared::Shared;
 use crate::{aten, invalid, passes, plan};
 use std::sync::Arc;
@@ -114,39 +115,41 @@ impl BackgroundWork {
         Ok(self.code.newest().plan.clone())
     }
 
-    /// Whether a trace of other sizes had better wait for [`BackgroundWork::learn`].
-    pub fn is_awaited(&self, shared: &Shared) -> bool {
-        self.varies.as_ref().is_none_or(|(_, erased)| shared.families.is_eager(erased))
-    }
-
-    /// Plans the trace for other sizes, as a template, if its sizes vary. After [`BackgroundWork::plan`].
-    pub fn learn(&self, shared: &Shared) {
-        let (Some((unplaced, decisions)), Some((records, erased))) = (&self.found, &self.varies)
-        else {
-            return;
-        };
-        let backend = &*shared.backend;
-        let planner = |records: &Records, decisions: &PlanDecisions| {
-            if shared.is_ending.load(Relaxed) {
-                return invalid!("nobody wants the plan any more");
-            }
-            let graph = graph(records, backend)?;
-            Ok(Interface::of(records)
-                .plan_unplaced(&graph, PlanMode::Guided(decisions), backend)?
-                .0)
-        };
+    /// Plans the trace for other sizes, as a template, if its sizes vary; or leaves that for later. After [`BackgroundWork::plan`].
+    pub fn learn(self, shared: &Shared) {
+        let BackgroundWork { found: Some(found), varies: Some(varies), .. } = self else { return };
+        let ((unplaced, decisions), (records, erased)) = (&found, &varies);
+        if let Some(ticket) = shared.families.beside(erased) {
+            return shared.unlearned.lock().push(Unlearned { ticket, found, varies });
+        }
+        let planner = planner(shared);
         let learn = || shared.families.learn(erased, records, unplaced, decisions, &planner);
         shared.observed.stats.templates.add(shared.observed.stage("other sizes", learn) as u64);
     }
 }
 
-/// Programs that may wait to be planned for other sizes beside later runs. Of one for which there is no room the family is planned
-/// by a later one.
-const WAITING: usize = 4;
+impl Unlearned {
+    /// As [`BackgroundWork::learn`], while other programs are compiled.
+    pub fn learn(self, shared: &Shared) {
+        let Unlearned { ticket, found: (unplaced, decisions), varies: (records, erased) } = self;
+        let (families, planner) = (&shared.families, planner(shared));
+        let learn =
+            || families.learn_beside(ticket, &erased, &records, &unplaced, &decisions, &planner);
+        let is_template = shared.observed.profile.stage("other sizes", learn);
+        shared.observed.stats.templates.add(is_template as u64);
+    }
+}
 
-/// Plans programs for other sizes while later ones run.
-pub(crate) fn learner() -> BackgroundThread<BackgroundWork> {
-    BackgroundThread::new("other-sizes", WAITING, |shared, background| background.learn(shared))
+/// Plans traces by given decisions, as long as anybody wants that.
+fn planner(shared: &Shared) -> impl Fn(&Records, &PlanDecisions) -> Result<UnplacedPlan> {
+    |records: &Records, decisions: &PlanDecisions| {
+        if shared.is_ending.load(Relaxed) {
+            return invalid!("nobody wants the plan any more");
+        }
+        let (mode, backend) = (PlanMode::Guided(decisions), &*shared.backend);
+        let graph = graph(records, backend)?;
+        Ok(Interface::of(records).plan_unplaced(&graph, mode, backend)?.0)
+    }
 }
 
 /// The program of a trace by a plan for other sizes, if there is one. The trace's own plan has the last word.

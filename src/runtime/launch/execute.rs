@@ -39,7 +39,7 @@ pub struct Next {
 /// Finds or compiles the program of a closed trace and runs it, or what is left of a run that was begun.
 pub fn run(shared: &Shared, closed: Closed, arena: &mut Arena, begun: Option<Speculation>) -> Next {
     let (mut waiting, mut next) = (None, Next::default());
-    // Ends when the background work of the program's first run has.
+    // Ends when what the next trace waits for has been done beside the first run.
     scope(|scope| {
         let is_new = run_with_background(shared, closed, (arena, begun), scope, &mut next);
         waiting = is_new.then(|| shared.observed.stay(Phase::Compile));

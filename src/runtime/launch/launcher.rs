@@ -6,10 +6,9 @@ use super::concatenation::Concatenation;
 use super::execute;
 use super::speculation::Speculation;
 use crate::error::{Code, Error, Result};
-use crate::runtime::compile::pipeline::learner;
-use crate::runtime::compile::{BackgroundThread, Ran, Task, chooser, prefetcher};
+use crate::runtime::compile::{BackgroundThread, Ran, Task, chooser, learner, prefetcher};
 use crate::runtime::observe::failures::{Concerns, panicked};
-use crate::runtime::program::BackgroundWork;
+use crate::runtime::program::Unlearned;
 use crate::runtime::shared::Shared;
 use crate::thread;
 use crate::trace::{Closed, Progress};
@@ -76,7 +75,7 @@ struct Engine {
     begun: Option<Speculation>,
     prefetcher: BackgroundThread<Ran>,
     chooser: BackgroundThread<Task>,
-    learner: BackgroundThread<BackgroundWork>,
+    learner: BackgroundThread<Unlearned>,
 }
 
 impl Default for Engine {
@@ -105,8 +104,12 @@ impl Engine {
                 program.code.choice.give_up();
             }
         }
-        for background in std::mem::take(&mut *shared.unlearned.lock()) {
-            learner.begin(shared, background);
+        let unlearned = std::mem::take(&mut *shared.unlearned.lock());
+        for program in unlearned {
+            let ticket = program.ticket;
+            if !learner.begin(shared, program) {
+                shared.families.give_up(ticket);
+            }
         }
     }
 }
@@ -309,8 +312,6 @@ impl Launcher {
                         engine.begun = None;
                         engine.arena = Arena::default();
                         engine.prefetcher.wait();
-                        // What is learnt is of plans for the limit until now.
-                        engine.learner.wait();
                         shared.limit_memory(limit);
                     }
                     Job::Fence(fence) => {
@@ -335,6 +336,7 @@ impl Drop for Launcher {
     fn drop(&mut self) {
         if let Some(Running { jobs, thread, process }) = self.running.lock().take() {
             drop(jobs);
+            // Queued programs need no plans for others any more.
             self.shared.is_ending.store(true, Relaxed);
             let here = std::thread::current().id() == thread.thread().id();
             if process != std::process::id() {

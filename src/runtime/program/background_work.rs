@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::interface::Interface;
-use crate::dynamic::ShapeErasedTrace;
+use crate::dynamic::{ShapeErasedTrace, Ticket};
 use crate::graph::Graph;
 use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
@@ -17,4 +17,11 @@ pub struct BackgroundWork {
     pub found: Option<(UnplacedPlan, PlanDecisions)>,
     /// A trace whose sizes vary.
     pub varies: Option<(Records, ShapeErasedTrace)>,
+}
+
+/// A program that is to be planned for other sizes beside later runs, as [`BackgroundWork`] has it.
+pub struct Unlearned {
+    pub ticket: Ticket,
+    pub found: (UnplacedPlan, PlanDecisions),
+    pub varies: (Records, ShapeErasedTrace),
 }

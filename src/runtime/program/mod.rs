@@ -11,7 +11,7 @@ mod engine_choice;
 mod interface;
 mod padded_binding;
 
-pub use background_work::BackgroundWork;
+pub use background_work::{BackgroundWork, Unlearned};
 pub use code::Code;
 pub use compiled::Compiled;
 pub use compiled_trace::{CompiledTrace, Prefetched};
