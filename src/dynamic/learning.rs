@@ -4,19 +4,24 @@
 //! **Invariant:** what was learnt is used from a certain trace of the family on, and waited for then: so no race decides which plan
 //! a program has.
 
+use super::relations::Relations;
 use super::symbol_map::SymbolMap;
 use super::template::Template;
-use super::{Families, Family, Planner, ShapeErasedTrace};
+use super::{Families, Family, Planner, ShapeErasedTrace, alike, nearest};
 use crate::cache::key::Key;
 use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
 use parking_lot::MutexGuard;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Templates, or attempts in vain, from which on nobody waits for another attempt.
 const EAGER: usize = 2;
 /// Traces that are compiled for their own sizes before what is learnt meanwhile is used: about what an attempt takes.
 const TRACES: usize = 16;
+
+/// Symbol maps that a trace is planned by at other points before it is given up.
+const TRIED: usize = 8;
 
 /// What came of planning a family at other points.
 pub struct Found {
@@ -25,23 +30,68 @@ pub struct Found {
     pub was_planned: bool,
 }
 
+/// What a family shows of how its sizes vary.
+pub struct Known {
+    pub maps: Vec<Arc<SymbolMap>>,
+    pub examples: Vec<Vec<i64>>,
+}
+
 /// A family that is learnt beside the runs of its programs.
 pub struct Learning {
-    ticket: Ticket,
+    number: u64,
     pub traces_left: usize,
     found: Option<Found>,
 }
 
-/// Names an attempt. Its family waits for [`Families::learn_beside`] or [`Families::give_up`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Ticket(u64);
+/// An attempt, by what its family knew when it was decided on. The family waits for [`Families::learn_beside`] or
+/// [`Families::give_up`].
+pub struct Ticket {
+    pub number: u64,
+    known: Known,
+}
 
 /// Ends an attempt whatever happens.
-struct End<'a>(&'a Families, Ticket);
+struct End<'a>(&'a Families, u64);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.give_up(self.1);
+    }
+}
+
+impl Known {
+    /// Plans the family of a trace at other points, by the trace's own plan.
+    pub fn attempt(
+        &self,
+        erased: &ShapeErasedTrace,
+        records: &Records,
+        unplaced: &UnplacedPlan,
+        decisions: &PlanDecisions,
+        planner: Planner,
+    ) -> Found {
+        let Known { maps, examples } = self;
+        let relations = Relations::of(records);
+        let mut tried: Vec<SymbolMap> = Vec::new();
+        let mut by = |symbol_map: &SymbolMap| {
+            let (symbol_map, point) = symbol_map.of_case(&erased.numbers)?;
+            if tried.len() == TRIED || tried.contains(&symbol_map) {
+                return None;
+            }
+            let template =
+                Template::new(&symbol_map, &point, records, unplaced, decisions, planner);
+            tried.push(symbol_map.clone());
+            Some((symbol_map, template?))
+        };
+        let mut of_examples = |examples: &[Vec<i64>]| {
+            SymbolMap::candidates(examples, &relations).iter().find_map(&mut by)
+        };
+        // A map of more traces says more of how sizes follow from each other than one that was found before them.
+        let near = nearest(examples, &erased.numbers).unwrap_or_default();
+        let template = of_examples(examples)
+            .or_else(|| of_examples(&near))
+            .or_else(|| of_examples(&alike(examples, &erased.numbers, &relations)));
+        let template = template.or_else(|| maps.iter().find_map(|symbol_map| by(symbol_map)));
+        Found { template, was_planned: !tried.is_empty() }
     }
 }
 
@@ -53,9 +103,9 @@ impl Families {
         if family.templates.len().max(family.failures) < EAGER {
             return None;
         }
-        let ticket = Ticket(self.tickets.fetch_add(1, Relaxed));
-        family.beside = Some(Learning { ticket, traces_left: TRACES, found: None });
-        Some(ticket)
+        let (number, known) = (self.tickets.fetch_add(1, Relaxed), family.known());
+        family.beside = Some(Learning { number, traces_left: TRACES, found: None });
+        Some(Ticket { number, known })
     }
 
     /// As [`Families::learn`], for later. Whether a template was made.
@@ -68,25 +118,24 @@ impl Families {
         decisions: &PlanDecisions,
         planner: Planner,
     ) -> bool {
-        let _end = End(self, ticket);
-        let Some(found) = self.attempt(erased, records, unplaced, decisions, planner) else {
-            return false;
-        };
+        let Ticket { number, known } = ticket;
+        let _end = End(self, number);
+        let found = known.attempt(erased, records, unplaced, decisions, planner);
         let is_template = found.template.is_some();
-        self.end(ticket, found);
+        self.end(number, found);
         is_template
     }
 
-    /// Nothing comes of an attempt.
-    pub fn give_up(&self, ticket: Ticket) {
-        self.end(ticket, Found { template: None, was_planned: false });
+    /// Nothing comes of the attempt of that number.
+    pub fn give_up(&self, number: u64) {
+        self.end(number, Found { template: None, was_planned: false });
     }
 
     /// What came of an attempt first holds, unless its family forgot it.
-    fn end(&self, ticket: Ticket, found: Found) {
+    fn end(&self, number: u64, found: Found) {
         let mut families = self.list.lock();
         let mut learnings = families.iter_mut().filter_map(|family| family.beside.as_mut());
-        if let Some(learning) = learnings.find(|learning| learning.ticket == ticket) {
+        if let Some(learning) = learnings.find(|learning| learning.number == number) {
             learning.found.get_or_insert(found);
         }
         self.found.notify_all();

@@ -40,7 +40,7 @@ use buckets::Buckets;
 pub use buckets::{InBucket, Padding};
 pub use learned::Seen;
 pub use learning::Ticket;
-use learning::{Found, Learning};
+use learning::{Found, Known, Learning};
 use parking_lot::{Condvar, Mutex};
 pub use policy::Policy;
 use relations::{Relations, Role};
@@ -61,8 +61,6 @@ const TEMPLATES: usize = 8;
 const TEMPLATE_STEPS: usize = 4096;
 /// But so many at the most: each is asked whether a trace is one of its own.
 const SMALL_TEMPLATES: usize = 64;
-/// Symbol maps that a trace is planned by at other points before it is given up.
-const TRIED: usize = 8;
 /// How often a family is planned at other points in vain before that becomes rare.
 const ATTEMPTS: usize = 6;
 /// Traces after which it does in any case: to look for what varies takes a little, too.
@@ -219,50 +217,12 @@ impl Families {
         decisions: &PlanDecisions,
         planner: Planner,
     ) -> bool {
-        let found = self.attempt(erased, records, unplaced, decisions, planner);
-        let mut families = self.list.lock();
-        let family = families.iter_mut().find(|family| family.structure == erased.structure);
-        family.zip(found).is_some_and(|(family, found)| family.learnt(found))
-    }
-
-    /// What came of planning a family at other points; `None` if it is not there any more.
-    fn attempt(
-        &self,
-        erased: &ShapeErasedTrace,
-        records: &Records,
-        unplaced: &UnplacedPlan,
-        decisions: &PlanDecisions,
-        planner: Planner,
-    ) -> Option<Found> {
-        // Planning takes long: others must get at the families meanwhile.
         let of = |family: &&mut Family| family.structure == erased.structure;
-        let known = self.list.lock().iter_mut().find(of).map(|family| {
-            let maps = family.templates.iter().map(|one| one.symbol_map.clone());
-            (maps.collect::<Vec<_>>(), family.examples.clone())
-        });
-        let (maps, examples) = known?;
-        let relations = Relations::of(records);
-        let mut tried: Vec<SymbolMap> = Vec::new();
-        let mut by = |symbol_map: &SymbolMap| {
-            let (symbol_map, point) = symbol_map.of_case(&erased.numbers)?;
-            if tried.len() == TRIED || tried.contains(&symbol_map) {
-                return None;
-            }
-            let template =
-                Template::new(&symbol_map, &point, records, unplaced, decisions, planner);
-            tried.push(symbol_map.clone());
-            Some((symbol_map, template?))
-        };
-        let mut of_examples = |examples: &[Vec<i64>]| {
-            SymbolMap::candidates(examples, &relations).iter().find_map(&mut by)
-        };
-        // A map of more traces says more of how sizes follow from each other than one that was found before them.
-        let near = nearest(&examples, &erased.numbers).unwrap_or_default();
-        let template = of_examples(&examples)
-            .or_else(|| of_examples(&near))
-            .or_else(|| of_examples(&alike(&examples, &erased.numbers, &relations)));
-        let template = template.or_else(|| maps.iter().find_map(|symbol_map| by(symbol_map)));
-        Some(Found { template, was_planned: !tried.is_empty() })
+        let known = self.list.lock().iter_mut().find(of).map(|family| family.known());
+        // Planning takes long: others must get at the families meanwhile.
+        let found = known.map(|known| known.attempt(erased, records, unplaced, decisions, planner));
+        let mut families = self.list.lock();
+        families.iter_mut().find(of).zip(found).is_some_and(|(family, found)| family.learnt(found))
     }
 
     /// The trace in a bucket of its family.
@@ -389,6 +349,11 @@ impl Family {
         self.since += 1;
         let is_open = self.failures < ATTEMPTS && self.since <= PATIENCE;
         self.beside.is_none() && (is_open || self.since.is_power_of_two())
+    }
+
+    fn known(&self) -> Known {
+        let maps = self.templates.iter().map(|one| one.symbol_map.clone());
+        Known { maps: maps.collect(), examples: self.examples.clone() }
     }
 
     /// Takes what came of an attempt; whether that is a template. One that is never used is in vain, too.

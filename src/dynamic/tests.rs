@@ -189,7 +189,7 @@ fn an_attempt_that_is_given_up_holds_nobody_up() {
     let (families, other) = (&planning.families, attention(1, 40));
     families.list.lock()[0].beside.as_mut().unwrap().traces_left = 0;
     std::thread::scope(|scope| {
-        scope.spawn(|| families.give_up(ticket));
+        scope.spawn(|| families.give_up(ticket.number));
         assert!(families.instance(&ShapeErasedTrace::of(&other), &other).is_none());
     });
     assert!(families.list.lock()[0].beside.is_none());

@@ -106,9 +106,9 @@ impl Engine {
         }
         let unlearned = std::mem::take(&mut *shared.unlearned.lock());
         for program in unlearned {
-            let ticket = program.ticket;
+            let number = program.ticket.number;
             if !learner.begin(shared, program) {
-                shared.families.give_up(ticket);
+                shared.families.give_up(number);
             }
         }
     }
