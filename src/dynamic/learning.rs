@@ -15,6 +15,8 @@ use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Operations of a trace that takes long to plan at other points: shorter ones are always waited for.
+const LONG: usize = 256;
 /// Templates, or attempts in vain, from which on nobody waits for another attempt.
 const EAGER: usize = 2;
 /// Traces that are compiled for their own sizes before what is learnt meanwhile is used: about what an attempt takes.
@@ -96,11 +98,12 @@ impl Known {
 }
 
 impl Families {
-    /// A ticket to learn a trace's family beside later runs; `None` if the next trace had better wait for it.
-    pub fn beside(&self, erased: &ShapeErasedTrace) -> Option<Ticket> {
+    /// A ticket to learn the family of a trace of so many operations beside later runs; `None` if the next trace had better wait for
+    /// it.
+    pub fn beside(&self, erased: &ShapeErasedTrace, operations: usize) -> Option<Ticket> {
         let mut families = self.list.lock();
         let family = families.iter_mut().find(|family| family.structure == erased.structure)?;
-        if family.templates.len().max(family.failures) < EAGER {
+        if operations < LONG || family.templates.len().max(family.failures) < EAGER {
             return None;
         }
         let (number, known) = (self.tickets.fetch_add(1, Relaxed), family.known());

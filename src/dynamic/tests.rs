@@ -155,9 +155,10 @@ fn in_vain(planning: &Planning) -> (ShapeErasedTrace, Ticket) {
     planning.each([5, 7].map(|t| attention(t, 8)));
     let erased = ShapeErasedTrace::of(&attention(1, 16));
     assert!(planning.families.add(&erased));
-    assert!(planning.families.beside(&erased).is_none(), "it has one template only");
+    assert!(planning.families.beside(&erased, 1000).is_none(), "it has one template only");
     planning.families.list.lock()[0].failures = 2;
-    let ticket = planning.families.beside(&erased).expect("nobody waits for it");
+    assert!(planning.families.beside(&erased, 10).is_none(), "it takes no time");
+    let ticket = planning.families.beside(&erased, 1000).expect("nobody waits for it");
     (erased, ticket)
 }
 
