@@ -33,7 +33,7 @@ pub struct Found {
 }
 
 /// What a family shows of how its sizes vary.
-pub struct Known {
+pub struct Evidence {
     pub maps: Vec<Arc<SymbolMap>>,
     pub examples: Vec<Vec<i64>>,
 }
@@ -49,7 +49,7 @@ pub struct Learning {
 /// [`Families::give_up`].
 pub struct Ticket {
     pub number: u64,
-    known: Known,
+    evidence: Evidence,
 }
 
 /// Ends an attempt whatever happens.
@@ -61,7 +61,7 @@ impl Drop for End<'_> {
     }
 }
 
-impl Known {
+impl Evidence {
     /// Plans the family of a trace at other points, by the trace's own plan.
     pub fn attempt(
         &self,
@@ -71,7 +71,7 @@ impl Known {
         decisions: &PlanDecisions,
         planner: Planner,
     ) -> Found {
-        let Known { maps, examples } = self;
+        let Evidence { maps, examples } = self;
         let relations = Relations::of(records);
         let mut tried: Vec<SymbolMap> = Vec::new();
         let mut by = |symbol_map: &SymbolMap| {
@@ -106,9 +106,9 @@ impl Families {
         if operations < LONG || family.templates.len().max(family.failures) < EAGER {
             return None;
         }
-        let (number, known) = (self.tickets.fetch_add(1, Relaxed), family.known());
+        let (number, evidence) = (self.tickets.fetch_add(1, Relaxed), family.evidence());
         family.beside = Some(Learning { number, traces_left: TRACES, found: None });
-        Some(Ticket { number, known })
+        Some(Ticket { number, evidence })
     }
 
     /// As [`Families::learn`], for later. Whether a template was made.
@@ -121,9 +121,9 @@ impl Families {
         decisions: &PlanDecisions,
         planner: Planner,
     ) -> bool {
-        let Ticket { number, known } = ticket;
+        let Ticket { number, evidence } = ticket;
         let _end = End(self, number);
-        let found = known.attempt(erased, records, unplaced, decisions, planner);
+        let found = evidence.attempt(erased, records, unplaced, decisions, planner);
         let is_template = found.template.is_some();
         self.end(number, found);
         is_template

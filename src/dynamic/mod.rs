@@ -40,7 +40,7 @@ use buckets::Buckets;
 pub use buckets::{InBucket, Padding};
 pub use learned::Seen;
 pub use learning::Ticket;
-use learning::{Found, Known, Learning};
+use learning::{Evidence, Found, Learning};
 use parking_lot::{Condvar, Mutex};
 pub use policy::Policy;
 use relations::{Relations, Role};
@@ -218,7 +218,7 @@ impl Families {
         planner: Planner,
     ) -> bool {
         let of = |family: &&mut Family| family.structure == erased.structure;
-        let known = self.list.lock().iter_mut().find(of).map(|family| family.known());
+        let known = self.list.lock().iter_mut().find(of).map(|family| family.evidence());
         // Planning takes long: others must get at the families meanwhile.
         let found = known.map(|known| known.attempt(erased, records, unplaced, decisions, planner));
         let mut families = self.list.lock();
@@ -351,9 +351,9 @@ impl Family {
         self.beside.is_none() && (is_open || self.since.is_power_of_two())
     }
 
-    fn known(&self) -> Known {
+    fn evidence(&self) -> Evidence {
         let maps = self.templates.iter().map(|one| one.symbol_map.clone());
-        Known { maps: maps.collect(), examples: self.examples.clone() }
+        Evidence { maps: maps.collect(), examples: self.examples.clone() }
     }
 
     /// Takes what came of an attempt; whether that is a template. One that is never used is in vain, too.
