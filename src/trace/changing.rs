@@ -13,25 +13,38 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const NEWS: usize = 2;
 /// Beyond this many kinds of integers all are forgotten.
 const CAPACITY: usize = 1024;
+/// The number of no trace. (With an `Option`, its number would be compared before it is known that there is one, in some builds:
+/// memory checkers then report a use of what was never written.)
+const NO_TRACE: u64 = u64::MAX;
 
-#[derive(Default)]
 pub struct ChangingIntegers {
     /// The last trace that had one, and its operations before the first one.
-    last: Option<(u64, u64)>,
+    last: (u64, u64),
     /// Of a program and a kind of integer, which may come several times in a run.
     met: HashMap<u64, Met>,
 }
 
-#[derive(Default)]
 struct Met {
     /// Hashes of those of a run up to one of them: each alone may have been there before.
     known: HashSet<u64>,
     chain: u64,
     /// In which trace it came last, ...
-    trace: Option<u64>,
+    trace: u64,
     /// ... and in which it brought something new.
-    new_in: Option<u64>,
+    new_in: u64,
     news: usize,
+}
+
+impl Default for ChangingIntegers {
+    fn default() -> Self {
+        Self { last: (NO_TRACE, 0), met: HashMap::new() }
+    }
+}
+
+impl Default for Met {
+    fn default() -> Self {
+        Self { known: HashSet::new(), chain: 0, trace: NO_TRACE, new_in: NO_TRACE, news: 0 }
+    }
 }
 
 impl ChangingIntegers {
@@ -39,10 +52,10 @@ impl ChangingIntegers {
     /// [`with_operation`].
     pub fn meet(&mut self, (trace, operations): (u64, u64), kind: u64, integer: i64) -> bool {
         let program = match self.last {
-            Some((last, program)) if last == trace => program,
+            (last, program) if last == trace => program,
             _ => operations,
         };
-        self.last = Some((trace, program));
+        self.last = (trace, program);
         if self.met.len() >= CAPACITY {
             self.met.clear();
         }
@@ -51,11 +64,11 @@ impl ChangingIntegers {
         if met.news > NEWS {
             return true;
         }
-        let before = if met.trace == Some(trace) { met.chain } else { 0 };
+        let before = if met.trace == trace { met.chain } else { 0 };
         met.chain = xxh3_64_with_seed(&integer.to_ne_bytes(), before);
-        met.trace = Some(trace);
-        if met.known.insert(met.chain) && met.new_in != Some(trace) {
-            met.new_in = Some(trace);
+        met.trace = trace;
+        if met.known.insert(met.chain) && met.new_in != trace {
+            met.new_in = trace;
             met.news += 1;
         }
         met.news > NEWS
