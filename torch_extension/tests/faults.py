@@ -99,6 +99,45 @@ def other_reduction():
     finish(told(ask))
 
 
+def go_wrong(how):
+    torchacc.sync()
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if how == "late":
+        time.sleep(1000)  # until it is killed
+    if how == "raises":
+        raise SystemExit("the program's own error")
+
+
+def goes_wrong_beside(how):
+    """The last rank goes wrong while the others' collectives run beside products."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    parts = [torch.full((1 << 17,), 1.0 + rank, device="acc") for _ in range(4)]
+    x = torch.ones(200, 200, device="acc")
+
+    def step():
+        works = [dist.all_reduce(part, dist.ReduceOp.AVG, async_op=True) for part in parts]
+        y = x
+        for _ in range(20):
+            y = y @ x / 200
+        for work in works:
+            work.wait()
+        return y, sum(part.sum() for part in parts)
+
+    for _ in range(3):
+        step()
+        torchacc.sync()
+    overlapped = torchacc.metrics()["overlapped_collectives"]
+    if rank == size - 1:
+        go_wrong(how)
+    y, total = step()
+    made = told(total.item)
+    # What was computed beside it is there.
+    finish(made | {"overlapped": overlapped, "beside": y.sum().item()})
+
+
 def goes_wrong(how, victim, at):
     """The rank `victim` goes wrong in the step `at` of a program that all run."""
     rank, victim = dist.get_rank(), int(victim)
@@ -107,21 +146,11 @@ def goes_wrong(how, victim, at):
     everybody = dist.new_group()
     x, y = torch.ones(5, device="acc"), torch.empty(5 * size, device="acc")
 
-    def go_wrong():
-        torchacc.sync()
-        if how == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if how == "stopped":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        if how == "late":
-            time.sleep(1000)  # until it is killed
-        if how == "raises":
-            raise SystemExit("the program's own error")
-        return how
-
     def train():
         for step in range(100):
-            wrong = go_wrong() if rank == victim and step == int(at) else None
+            wrong = how if rank == victim and step == int(at) else None
+            if wrong is not None:
+                go_wrong(wrong)
             if wrong != "skips":
                 dist.all_reduce(x, dist.ReduceOp.AVG)
             dist.all_gather_into_tensor(y, x)

@@ -14,7 +14,7 @@ from documented import scripts
 from safetensors.torch import save_file
 from support import DEVICE, assert_said
 from torchacc.config import ComputeConfig, Config, MemoryConfig
-from torchacc.parallel import rules
+from torchacc.parallel import recompute, rules
 
 # `make test-parallel` runs all, `make test` those that each show something that no other does.
 WHOLE = os.environ.get("TORCHACC_PARALLEL") == "whole"
@@ -335,10 +335,10 @@ class Tower(nn.Module):
         return x
 
 
-def again_within(budget):
+def again_within(budget, auto=False):
     """How many layers compute again."""
     model = Tower()
-    config = Config(memory=MemoryConfig(auto=True, budget=budget))
+    config = Config(memory=MemoryConfig(auto=auto, budget=budget))
     made = torchacc.accelerate(model, config=config)
     x = torch.ones(64, 64, device=DEVICE, requires_grad=True)
     made(x).sum().backward()
@@ -355,5 +355,20 @@ def test_as_few_layers_compute_again_as_a_budget_allows():
     # While a layer computes again its two results are there: of one layer nothing is won.
     found = {size: again_within(size * kib) for size in (1000, 128, 127, 96, 95, 64, 63, 32)}
     assert found == {1000: 0, 128: 0, 127: 2, 96: 2, 95: 3, 64: 3, 63: 4, 32: 4}
-    with pytest.raises(ValueError, match="a step needs 32768 bytes if all of 4 layers"):
+    with pytest.raises(ValueError, match="budget is 31744: a step needs 32768 bytes if all of 4"):
         again_within(31 * kib)
+
+
+def test_without_a_budget_a_step_makes_do_with_the_memory_that_there_is(monkeypatch):
+    def found(free):
+        monkeypatch.setattr(recompute, "host_memory", lambda: (free, free))
+        return again_within(None, auto=True)
+
+    assert found(1 << 30) == 0
+    # A tenth is not the step's; several processes of a machine share what there is.
+    assert found(106 << 10) == 3
+    assert found(107 << 10) == 2
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert found(214 << 10) == 2
+    with pytest.raises(ValueError, match="memory.auto: what a step may take of .* is 921"):
+        found(2 << 10)

@@ -26,8 +26,7 @@ REFUSED = [
     ({"compute": {"bf16": True, "fp16": True}}, "compute.fp16 is True: so is bf16; choose one"),
     ({"memory": {"gc_cls": ["Block"]}}, "memory.gc_cls is {'Block'}: it says nothing without"),
     ({"memory": {"gc": True, "gc_cnt": -1}}, "memory.gc_cnt is -1: it must be at least 0"),
-    ({"memory": {"auto": True}}, "memory.auto is True: it needs a budget"),
-    ({"memory": {"budget": 10}}, "memory.budget is 10: it says nothing without auto"),
+    ({"memory": {"budget": 0}}, "memory.budget is 0: it must be at least 1 byte"),
     ({"dataloader": {"buckets": []}}, "dataloader.buckets is []: it must have lengths"),
     (
         {"dataloader": {"buckets": [8, "16"]}},

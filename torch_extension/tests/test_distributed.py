@@ -207,6 +207,16 @@ def test_a_rank_goes_wrong(how, victim, at):
             assert of_rank["error"].count("faults.py") >= 3
 
 
+@pytest.mark.parametrize("how", ["killed", "stopped", "late"])
+def test_a_rank_goes_wrong_while_collectives_run_beside_kernels(how):
+    made, *_ = ranks.run("faults.goes_wrong_beside", 2, how, fails=[1], seconds=FAULT_SECONDS)
+    assert made["overlapped"] >= 3 * 4
+    assert made["seconds"] < 4 * FAULT_SECONDS
+    assert made["beside"] == 200 * 200
+    for part in ("all_reduce", "its rank 0 of 2", "faults.py"):
+        assert part in made["error"]
+
+
 def test_torchrun_starts_a_training_again(tmp_path):
     said = []
     for step in (3, -1):

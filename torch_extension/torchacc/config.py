@@ -167,11 +167,16 @@ class MemoryConfig(_Section):
     gc_cls: set[str] | None = None
     # ... of so many of them, all without a number.
     gc_cnt: int | None = None
-    # As many of them as it takes for a step to need no more than `budget` bytes.
+    # As many of them as it takes for a step to need no more than the device has, ...
     auto: bool = False
+    # ... or than so many bytes, with or without `auto`.
     budget: int | None = None
     # Activations of all layers but the last wait in the host's memory.
     offload: bool = False
+
+    @property
+    def is_limited(self) -> bool:
+        return self.auto or self.budget is not None
 
     def _problems(self):
         for name in ("gc_cls", "gc_cnt"):
@@ -179,10 +184,6 @@ class MemoryConfig(_Section):
                 yield name, "it says nothing without gc=True"
         if self.gc_cnt is not None and self.gc_cnt < 0:
             yield "gc_cnt", "it must be at least 0"
-        if self.auto and self.budget is None:
-            yield "auto", "it needs a budget, in bytes"
-        if self.budget is not None and not self.auto:
-            yield "budget", "it says nothing without auto=True"
         if self.budget is not None and self.budget < 1:
             yield "budget", "it must be at least 1 byte"
 

@@ -151,15 +151,41 @@ def native_device() -> torch.device | None:
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """(free, total) bytes of the memory that the device uses: the GPU's or the host's, where the
-    system's cache of files counts as free. Raises what `torch.cuda.mem_get_info` does where PyTorch
-    cannot use the GPU."""
+    """(free, total) bytes of the memory that the device uses: the GPU's, or `host_memory`. Raises
+    what `torch.cuda.mem_get_info` does where PyTorch cannot use the GPU."""
     device_index(device)
-    if native := native_device():
-        return torch.cuda.mem_get_info(native)
+    native = native_device()
+    return torch.cuda.mem_get_info(native) if native else host_memory()
+
+
+def host_memory() -> tuple[int, int]:
+    """(free, total) bytes of the host, or of the container that limits this process to less. The
+    system's cache of files counts as free."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
     kilobytes = {name: int(number) for name, number, *_ in lines}
-    return kilobytes["MemAvailable:"] << 10, kilobytes["MemTotal:"] << 10
+    free, total = kilobytes["MemAvailable:"] << 10, kilobytes["MemTotal:"] << 10
+    for group in _control_groups():
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            used = int((group / "memory.current").read_text()) - int(stat["inactive_file"])
+            total = min(total, int(limit))
+            free = min(free, max(int(limit) - used, 0))
+    return free, total
+
+
+def _control_groups() -> list[Path]:
+    """Of version 2, those with a limit on memory that this process is in."""
+    root = Path("/sys/fs/cgroup")
+    try:
+        entries = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    own = [root / entry[3:].lstrip("/") for entry in entries if entry.startswith("0::")]
+    groups = [
+        group for path in own for group in (path, *path.parents) if root in (group, *group.parents)
+    ]
+    return [group for group in groups if (group / "memory.max").is_file()]
 
 
 def device_memory_used(device: Device = None) -> int:

@@ -258,7 +258,7 @@ class _Search:
         self.space = Space.of(config, model, cluster.devices, batch, accumulates)
         self.costs = Costs(model, cluster, config, batch)
         self.limit = cluster.memory * cluster.usable_memory
-        if config.memory.auto and config.memory.budget is not None:
+        if config.memory.budget is not None:
             self.limit = min(self.limit, config.memory.budget)
         self.counts: Counter[str] = Counter()
         self.fitting: list[tuple[tuple, Strategy, Prediction]] = []

@@ -1,6 +1,7 @@
 """Activations of some layers are not kept, but computed again in the backward pass."""
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -11,24 +12,27 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.checkpoint import checkpoint
 
 from torchacc.config import MemoryConfig
+from torchacc.memory import host_memory, native_device
 from torchacc.parallel.modules import of_classes, repeated, unchanged, wrap
+from torchacc.step import sync
 
 # What is kept for each parameter: itself, its gradient, and two moments of an optimizer.
 COPIES = 4
+# Of the memory that there is, what a step may take where no budget says it: the rest is for other
+# programs, and for what backends cache.
+SHARE = 0.9
 
 
 def layers(model: nn.Module, config: MemoryConfig) -> list[nn.Module]:
-    """Those that are, or with a budget, that may be. Raises ValueError where there are none."""
-    if not (config.gc or config.auto):
+    """Those that are, or with a limit, that may be. Raises ValueError where there are none."""
+    if not (config.gc or config.is_limited):
         return []
     wanted = of_classes(model, config.gc_cls, "memory.gc_cls") if config.gc else repeated(model)
     made = list(wanted)
     if not made:
+        field = "gc" if config.gc else "auto" if config.auto else "budget"
         advice = "name some in gc_cls" if config.gc else "set gc and name some in gc_cls"
-        raise ValueError(
-            f"config: memory.{'gc' if config.gc else 'auto'}: the model has no list of layers: "
-            f"{advice}"
-        )
+        raise ValueError(f"config: memory.{field}: the model has no list of layers: {advice}")
     return made[: config.gc_cnt]
 
 
@@ -40,7 +44,7 @@ def put_on(
     parts: int,
 ) -> "Budget | None":
     """`parts`: of a batch, which are kept at the same time."""
-    if config.auto:
+    if config.is_limited:
         return Budget(blocks, config.budget, device, mesh, parts)
     for block in blocks:
         wrap(block, functools.partial(_again, block.forward))
@@ -56,7 +60,8 @@ def _again(forward, /, *args, **kwargs) -> Any:
 
 
 class Budget:
-    """As few of `blocks` as keep a step within `limit` bytes, chosen in its first pass forward.
+    """As few of `blocks` as keep a step within `limit` bytes (None: what the device has when the
+    first step begins), chosen in its first pass forward.
 
     Counted are parameters with their gradients and two moments each, and all that operations keep
     for the way back, as PyTorch has them keep it: the device keeps less. `mesh`: ranks that run the
@@ -66,7 +71,7 @@ class Budget:
     def __init__(
         self,
         blocks: list[nn.Module],
-        limit: int,
+        limit: int | None,
         device: torch.device,
         mesh: DeviceMesh,
         parts: int,
@@ -96,24 +101,30 @@ class Budget:
             return tensor
 
         hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        limit = self.limit or _memory_there_is(self.device, parameters)
         with unchanged(root, self.device), hooks:
             forward()
-        static = COPIES * sum(one.numel() * one.element_size() for one in parameters)
+        static = COPIES * _nbytes(parameters)
         rest, *of_blocks = (sum(kept.values()) for kept in self._kept)
         # While a block is computed again, its activations are there.
         needs = [
             static + self.parts * (rest + sum(of_blocks[count:])) + max([0, *of_blocks[:count]])
             for count in range(len(of_blocks) + 1)
         ]
-        count = next((at for at, need in enumerate(needs) if need <= self.limit), None)
+        count = next((at for at, need in enumerate(needs) if need <= limit), None)
         self.count = self._agreed(len(of_blocks) + 1 if count is None else count)
         if self.count > len(of_blocks):
             raise ValueError(
-                f"config: memory.budget is {self.limit}: a step needs {min(needs)} bytes if all of "
+                f"config: {self._origin} {limit}: a step needs {min(needs)} bytes if all of "
                 f"{len(of_blocks)} layers are computed again, {static} of them for parameters, "
                 "their gradients and an optimizer: use more processes (fsdp, tp, pp), or smaller "
                 "batches"
             )
+
+    @property
+    def _origin(self) -> str:
+        of_device = "memory.auto: what a step may take of the device's memory is"
+        return of_device if self.limit is None else "memory.budget is"
 
     def _agreed(self, count: int) -> int:
         if self.mesh is None:
@@ -123,6 +134,20 @@ class Budget:
             if self.mesh[axis].size() > 1:
                 dist.all_reduce(most, dist.ReduceOp.MAX, self.mesh[axis].get_group())
         return int(most.item())
+
+
+def _memory_there_is(device: torch.device, parameters: list[torch.Tensor]) -> int:
+    """Bytes that a step of this process may take, with these parameters, which are there."""
+    if device.type == "acc":
+        sync()
+    has_own = device.type == "cuda" or device.type == "acc" and native_device() is not None
+    free = torch.get_device_module(device).mem_get_info(device)[0] if has_own else host_memory()[0]
+    neighbours = 1 if has_own else int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return int(SHARE * (_nbytes(parameters) + free / neighbours))
+
+
+def _nbytes(tensors: list[torch.Tensor]) -> int:
+    return sum(one.numel() * one.element_size() for one in tensors)
 
 
 def _memory_of(tensor: torch.Tensor) -> int:
