@@ -609,7 +609,7 @@ torchacc_error *torchacc_apply_into(torchacc_context *context,
 
 /*
  Whether an integer of the operation that is recorded next (the place of a slice, a shift) changes from run to run of this
- program: `changes` is true from the third run on that brought a new one. An operation whose integer changes is better recorded
+ program: `changes` is true from the second run on that brought a new one. An operation whose integer changes is better recorded
  with indices that are computed from a SCALAR_INT, for as an INT every integer makes a program of its own; one that stays is
  faster as it is. A program is the operations recorded since the last cut, up to the first such question since. `kind` tells
  integers apart: a hash of the operator and of what else decides which are alike. Records nothing. Errors: INVALID_ARGUMENT.

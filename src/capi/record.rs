@@ -367,7 +367,7 @@ pub unsafe extern "C" fn torchacc_apply_into(
 }
 
 /// Whether an integer of the operation that is recorded next (the place of a slice, a shift) changes from run to run of this
-/// program: `changes` is true from the third run on that brought a new one. An operation whose integer changes is better recorded
+/// program: `changes` is true from the second run on that brought a new one. An operation whose integer changes is better recorded
 /// with indices that are computed from a SCALAR_INT, for as an INT every integer makes a program of its own; one that stays is
 /// faster as it is. A program is the operations recorded since the last cut, up to the first such question since. `kind` tells
 /// integers apart: a hash of the operator and of what else decides which are alike. Records nothing. Errors: INVALID_ARGUMENT.
@@ -387,8 +387,8 @@ pub unsafe extern "C" fn torchacc_integer_changes(
 }
 
 /// How many tensors of a list that the operation recorded next reads (`cat`), from its first on, `torchacc_concatenate` can put
-/// together, if the list changes from run to run of this program, as `torchacc_integer_changes` says it: how many there are, and
-/// which are the same memory as others, or as what the program has read. 0 for a list that stays, and where memory is not the
+/// together, if the list changes from run to run of this program, as `torchacc_integer_changes` says it but from the third new one on:
+/// how many there are, and which are the same memory as others, or as what the program has read. 0 for a list that stays, and where memory is not the
 /// host's. Records nothing. Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_list_changes(

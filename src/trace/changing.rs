@@ -8,9 +8,11 @@ use crate::record::Operator;
 use std::collections::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// After so many runs that brought something new an integer changes; a program in which it stays has met all of its own in the
-/// first runs.
-const NEWS: usize = 2;
+/// After so many runs that brought something new an integer changes: with one more there would be a program more that is never used
+/// again, and two where of two integers the first one shows it a run later.
+pub const INTEGER: usize = 1;
+/// Likewise a list: that of an epoch's last batch is often shorter, and that is all.
+pub const LIST: usize = 2;
 /// Beyond this many kinds of integers all are forgotten.
 const CAPACITY: usize = 1024;
 /// The number of no trace. (With an `Option`, its number would be compared before it is known that there is one, in some builds:
@@ -48,9 +50,14 @@ impl Default for Met {
 }
 
 impl ChangingIntegers {
-    /// Whether an integer of a kind changes. `trace`: a number for each; `operations`: what it has recorded, by
-    /// [`with_operation`].
-    pub fn meet(&mut self, (trace, operations): (u64, u64), kind: u64, integer: i64) -> bool {
+    /// Whether an integer of a kind changes: more than `most` runs have brought something new. `trace`: a number for each;
+    /// `operations`: what it has recorded, by [`with_operation`].
+    pub fn meet(
+        &mut self,
+        (trace, operations): (u64, u64),
+        (kind, integer): (u64, i64),
+        most: usize,
+    ) -> bool {
         let program = match self.last {
             (last, program) if last == trace => program,
             _ => operations,
@@ -61,7 +68,7 @@ impl ChangingIntegers {
         }
         let key = xxh3_64_with_seed(&kind.to_ne_bytes(), program);
         let met = self.met.entry(key).or_default();
-        if met.news > NEWS {
+        if met.news > most {
             return true;
         }
         let before = if met.trace == trace { met.chain } else { 0 };
@@ -71,7 +78,7 @@ impl ChangingIntegers {
             met.new_in = trace;
             met.news += 1;
         }
-        met.news > NEWS
+        met.news > most
     }
 }
 
@@ -99,7 +106,8 @@ mod tests {
             let trace = first + n as u64;
             // What comes after the first one is no longer the program's name.
             let at = |k: usize| if k == 0 { operations } else { trace * 100 + k as u64 };
-            let meet = |(k, &integer): (usize, &i64)| changing.meet((trace, at(k)), 7, integer);
+            let meet =
+                |(k, &integer): (usize, &i64)| changing.meet((trace, at(k)), (7, integer), INTEGER);
             integers.iter().enumerate().map(meet).collect()
         };
         runs.iter().enumerate().map(run).collect()
@@ -108,9 +116,9 @@ mod tests {
     #[test]
     fn an_integer_changes_when_runs_bring_others() {
         let mut changing = ChangingIntegers::default();
-        let said = runs(&mut changing, 0, 1, &[&[3, 5], &[3, 4], &[3, 5], &[2, 5], &[3, 5]]);
-        assert_eq!(said[..3], [[false; 2]; 3]);
-        assert_eq!(said[3..], [[true; 2]; 2]);
+        let said = runs(&mut changing, 0, 1, &[&[3, 5], &[3, 5], &[3, 4], &[3, 5]]);
+        assert_eq!(said[..2], [[false; 2]; 2]);
+        assert_eq!(said[2..], [[false, true], [true; 2]]);
     }
 
     #[test]
@@ -123,8 +131,8 @@ mod tests {
     #[test]
     fn another_program_learns_for_itself() {
         let mut changing = ChangingIntegers::default();
-        let one = runs(&mut changing, 0, 1, &[&[0], &[1], &[2]]);
-        assert_eq!(one[2], [true]);
+        let one = runs(&mut changing, 0, 1, &[&[0], &[1]]);
+        assert_eq!(one[1], [true]);
         let other = runs(&mut changing, 10, 2, &[&[0], &[0], &[0]]);
         assert_eq!(other, [[false]; 3]);
         assert_eq!(runs(&mut changing, 20, 1, &[&[0]]), [[true]]);

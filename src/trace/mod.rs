@@ -287,9 +287,13 @@ impl Trace {
     /// Whether an integer that the next operation would have as an attribute changes from run to run of this program. `kind`: what
     /// tells it apart from others, its operator at the least.
     pub fn changes(&mut self, kind: u64, integer: i64) -> bool {
+        self.meets((kind, integer), changing::INTEGER)
+    }
+
+    fn meets(&mut self, integer: (u64, i64), most: usize) -> bool {
         let trace = self.expected.as_deref().unwrap_or(&self.recording);
         let operations = trace.mark(self.position).operations;
-        self.changing.meet((self.cuts, operations), kind, integer)
+        self.changing.meet((self.cuts, operations), integer, most)
     }
 
     /// From now to the next cut: everything is recorded that depends on what tensors hold.
@@ -310,7 +314,7 @@ impl Trace {
             let words = [place.to_ne_bytes(), value.to_ne_bytes()].concat();
             pattern = xxh3_64_with_seed(&words, pattern);
         }
-        self.changes(kind, pattern as i64)
+        self.meets((kind, pattern as i64), changing::LIST)
     }
 
     /// The host waits for what was cut last.

@@ -35,6 +35,17 @@ def test_a_profile_has_lanes(tmp_path):
         assert any(thread.startswith("lane of ") for thread in threads), threads
 
 
+def test_the_flight_recorder_says_what_hid_a_collective():
+    for made in ranks.run("overlap.hidden", 2):
+        reduced = [row for row in made["rows"] if "all_reduce" in row["name"]][-1]
+        assert reduced["hidden_by"] >= 20
+        assert 0 <= reduced["exposed_ns"] <= reduced["took_ns"]
+        for site in ("site", "first_site", "last_site"):
+            assert "overlap.py" in reduced[site]
+        said = f"of it exposed, beside {reduced['hidden_by']} steps from {reduced['first_site']} to"
+        assert said in made["text"]
+
+
 def test_an_error_on_a_lane_is_told_where_its_result_is_read():
     for made in ranks.run("overlap.failing", 2, seconds=3600):
         assert "the ranks of the group do not do the same" in made["error"]

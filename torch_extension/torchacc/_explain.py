@@ -217,8 +217,17 @@ def described_collectives(rows: list[dict]) -> list[str]:
             given = f" of {row['tensor']}, {row['bytes']} bytes" if row["tensor"] else ""
             word = "for" if row["state"] == "running" else "after"
             took = f"{row['state']} {word} {_milliseconds(row['took_ns'])}"
-            lines.append(f"  {row['number']} {name}{given}, {took}{_at(row['site'])}")
+            lines.append(f"  {row['number']} {name}{given}, {took}{hiding(row)}{_at(row['site'])}")
     return lines
+
+
+def hiding(collective: dict) -> str:
+    """What ran meanwhile, and for how long nothing did."""
+    if not collective["hidden_by"]:
+        return ""
+    between = f"{_at(collective['first_site'])} to{_at(collective['last_site'])}"
+    exposed = _milliseconds(collective["exposed_ns"])
+    return f", {exposed} of it exposed, beside {collective['hidden_by']} steps from{between};"
 
 
 def _at(site: str) -> str:

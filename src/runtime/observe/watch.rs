@@ -1,7 +1,7 @@
 //! Watches the steps of a run whose times somebody wants.
 
 use super::clock::{now, since_start};
-use super::explain::{Collective, Spent, State};
+use super::explain::{Collective, Hiding, Spent, State};
 use super::json::{self, Object, quoted};
 use super::observed::Observed;
 use super::profile::Span;
@@ -61,6 +61,7 @@ impl Watch for Steps<'_> {
                 began_ns,
                 took_ns: 0,
                 state: State::Running,
+                hiding: Hiding::default(),
             };
             self.observed.explain.collectives.lock().begin(&self.communicator(step), new);
         }
@@ -77,7 +78,8 @@ impl Watch for Steps<'_> {
         if let Some(kind) = step.kernel.collective() {
             self.observed.stats.collective_exposed_ns.add(end - begin);
             self.observed.stats.collective_ns.add(end - begin);
-            return self.collective_ended((index, kind), (begin, end), failed);
+            let hiding = Hiding { exposed_ns: end - begin, ..Hiding::default() };
+            return self.collective_ended((index, kind), (begin, end), hiding, failed);
         }
         let is_host = self.backend.calls_host(&step.kernel);
         if is_host {
@@ -101,7 +103,8 @@ impl Watch for Steps<'_> {
     }
 
     fn landed(&self, index: usize, ended: &Ended) {
-        self.observed.stats.collective_exposed_ns.add(now() - self.started.load(Relaxed));
+        let exposed_ns = now() - self.started.load(Relaxed);
+        self.observed.stats.collective_exposed_ns.add(exposed_ns);
         if ended.was_skipped {
             let communicator = self.communicator(&self.run.plan.steps[index]);
             return self.observed.explain.collectives.lock().withdraw(&communicator);
@@ -113,21 +116,39 @@ impl Watch for Steps<'_> {
         let took_ns = if ended.was_merged { 0 } else { times.1 - times.0 };
         self.observed.stats.collective_ns.add(took_ns);
         if let Some(kind) = self.run.plan.steps[index].kernel.collective() {
-            self.collective_ended((index, kind), times, ended.result.is_err());
+            // The wait for those before it is theirs.
+            let exposed_ns = exposed_ns.min(times.1 - times.0);
+            let hiding = Hiding { exposed_ns, ..self.hiding(index) };
+            self.collective_ended((index, kind), times, hiding, ended.result.is_err());
         }
     }
 }
 
 impl Steps<'_> {
+    /// The steps that run beside a collective on its lane: until it is waited for those that are no collectives themselves.
+    fn hiding(&self, index: usize) -> Hiding {
+        let steps = &self.run.plan.steps;
+        let done = steps[index].done.map_or(index + 1, |done| done as usize).min(steps.len());
+        let mut hiding = Hiding::default();
+        for step in steps[index + 1..done].iter().filter(|s| s.kernel.collective().is_none()) {
+            hiding.sites = [if hiding.steps == 0 { step.site } else { hiding.sites[0] }, step.site];
+            hiding.steps += 1;
+        }
+        hiding
+    }
+
     fn collective_ended(
         &self,
         (index, kind): (usize, Kind),
         (begin, end): (u64, u64),
+        hiding: Hiding,
         failed: bool,
     ) {
         let step = &self.run.plan.steps[index];
         let communicator = self.communicator(step);
-        self.observed.explain.collectives.lock().end(&communicator, (begin, end), failed);
+        let mut collectives = self.observed.explain.collectives.lock();
+        collectives.end(&communicator, (begin, end), hiding, failed);
+        drop(collectives);
         self.observed.stats.collectives.add(1);
         self.observed.stats.collective_bytes.add(given(step, kind).map_or(0, bytes));
         let lane = step.done.map(|_| communicator);

@@ -344,10 +344,12 @@ def _collectives(run: Run) -> Html:
             one["state"],
             _line(one["site"]),
             milliseconds(one["took_ns"]),
+            milliseconds(one["exposed_ns"]),
+            one["hidden_by"],
         )
         for one in run.explanation["collectives"][-_ROWS:]
     ]
-    heads = "process group|collective|of|state|line|time#"
+    heads = "process group|collective|of|state|line|time#|of it exposed#|beside steps#"
     return _table("The last of each process group", heads, rows) if rows else Html("")
 
 

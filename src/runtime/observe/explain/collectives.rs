@@ -29,6 +29,17 @@ pub struct Collective {
     /// Until now, of the one that runs.
     pub took_ns: u64,
     pub state: State,
+    pub hiding: Hiding,
+}
+
+/// What ran while a collective went on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hiding {
+    /// Of the collective's time, what nothing else ran in.
+    pub exposed_ns: u64,
+    /// Steps of the program between its start and its end, and the lines of the first and the last one.
+    pub steps: usize,
+    pub sites: [Site; 2],
 }
 
 #[derive(Default)]
@@ -52,11 +63,12 @@ impl Collectives {
     }
 
     /// The first of those that run, or wait on a lane, has ended. `times`: when it really began, and ended.
-    pub fn end(&mut self, communicator: &str, times: (u64, u64), failed: bool) {
+    pub fn end(&mut self, communicator: &str, times: (u64, u64), hiding: Hiding, failed: bool) {
         let Some(last) = self.0.get_mut(communicator) else { return };
         if let Some(one) = last.iter_mut().find(|c| c.state == State::Running) {
             (one.began_ns, one.took_ns) = (times.0, times.1 - times.0);
             one.state = if failed { State::Failed } else { State::Done };
+            one.hiding = hiding;
         }
         trim(last);
     }
@@ -84,12 +96,16 @@ impl Collectives {
     }
 
     pub fn sites(&self) -> Vec<Site> {
-        self.0.values().flatten().map(|one| one.site).collect()
+        let sites = |one: &Collective| [one.site, one.hiding.sites[0], one.hiding.sites[1]];
+        self.0.values().flatten().flat_map(sites).collect()
     }
 
     /// Replaces sites by lines.
     pub fn place(&mut self, line: impl Fn(Site) -> Site) {
-        self.0.values_mut().flatten().for_each(|one| one.site = line(one.site));
+        for one in self.0.values_mut().flatten() {
+            one.site = line(one.site);
+            one.hiding.sites = one.hiding.sites.map(&line);
+        }
     }
 }
 
@@ -103,6 +119,8 @@ fn trim(last: &mut VecDeque<Collective>) {
 mod tests {
     use super::*;
 
+    const HIDING: Hiding = Hiding { exposed_ns: 1, steps: 2, sites: [7; 2] };
+
     fn collective(name: &str) -> Collective {
         Collective {
             number: 0,
@@ -113,6 +131,7 @@ mod tests {
             began_ns: now(),
             took_ns: 0,
             state: State::Running,
+            hiding: Hiding { sites: [7; 2], ..Hiding::default() },
         }
     }
 
@@ -121,10 +140,10 @@ mod tests {
         let mut log = Collectives::default();
         for _ in 0..LAST + 5 {
             log.begin("a", collective("all_reduce"));
-            log.end("a", (3, 5), false);
+            log.end("a", (3, 5), HIDING, false);
         }
         log.begin("b", collective("broadcast"));
-        log.end("b", (3, 5), true);
+        log.end("b", (3, 5), HIDING, true);
         log.begin("b", collective("send"));
         let rows = log.rows();
         assert_eq!(rows.len(), LAST + 2);
@@ -133,9 +152,9 @@ mod tests {
         let expected = [(LAST as u64 + 4, State::Done), (0, State::Failed), (1, State::Running)];
         assert_eq!(states.collect::<Vec<_>>(), expected);
         (0..2).for_each(|_| log.begin("b", collective("reduce")));
-        log.end("b", (5, 6), true);
+        log.end("b", (5, 6), HIDING, true);
         log.withdraw("b");
-        log.end("b", (6, 7), false);
+        log.end("b", (6, 7), HIDING, false);
         let of_b = log.0["b"].iter().map(|one| (one.number, one.name.as_str(), one.state));
         let expected = [
             (0, "broadcast", State::Failed),
@@ -146,8 +165,8 @@ mod tests {
         for _ in 0..3 * LAST {
             log.begin("c", collective("all_reduce"));
         }
-        log.end("c", (3, 5), false);
-        log.end("c", (5, 6), true);
+        log.end("c", (3, 5), HIDING, false);
+        log.end("c", (5, 6), HIDING, true);
         (0..3 * LAST - 2).for_each(|_| log.withdraw("c"));
         let of_c = log.0["c"].iter().map(|one| (one.number, one.state));
         assert_eq!(of_c.collect::<Vec<_>>(), [(0, State::Done), (1, State::Failed)]);

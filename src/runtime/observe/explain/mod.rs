@@ -19,7 +19,7 @@ use crate::error::Site;
 use crate::record::Output;
 use crate::trace::RecordedTrace;
 pub use chosen::{Choices, Chosen};
-pub use collectives::{Collective, Collectives, State};
+pub use collectives::{Collective, Collectives, Hiding, State};
 pub use cuts::{Cause, Cut, Cuts};
 pub use difference::{Change, Subject, Why, origin};
 use difference::{PriorCompile, explain};

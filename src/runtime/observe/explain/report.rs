@@ -54,6 +54,10 @@ impl Explain {
                 .text("state", state)
                 .raw("at_ns", one.began_ns)
                 .raw("took_ns", one.took_ns)
+                .raw("exposed_ns", one.hiding.exposed_ns)
+                .raw("hidden_by", one.hiding.steps)
+                .raw("first_site", one.hiding.sites[0])
+                .raw("last_site", one.hiding.sites[1])
                 .raw("site", one.site)
                 .end()
         };
