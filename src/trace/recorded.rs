@@ -7,7 +7,7 @@ use crate::op::arg::ScalarKind;
 use crate::record::{Operator, Origin, Output, Record, Records, Value};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 /// At most so many traces are kept, ...
 const TRACES: usize = 32;
@@ -15,12 +15,8 @@ const TRACES: usize = 32;
 /// themselves take several times that.
 const BYTES: usize = 16 << 20;
 
-/// Records of a trace that never ran and is done in the time that it takes to wake another thread, about; ...
+/// Records of a trace that is done in the time that it takes to wake another thread, about.
 const SHORT: usize = 16;
-/// ... which is so many nanoseconds (a processor that sleeps in a virtual machine takes that long), ...
-const WAKING: u64 = 60_000;
-/// ... and those next to which two of these still count for who waits.
-const WAITING: u64 = 10 * WAKING;
 
 /// A trace as data, without what differs from run to run: which memory its leaves are, the values of its scalars, what
 /// of it lives on.
@@ -39,11 +35,9 @@ pub struct RecordedTrace {
     pub outlook: Outlook,
 }
 
-/// Whether it pays to run a trace while it is being recorded again, and on which thread.
+/// Whether it pays to run a trace while it is being recorded again.
 #[derive(Default)]
 pub struct Outlook {
-    /// How long its last run took, in nanoseconds; 0 before the first one.
-    took: AtomicU64,
     /// Whether the host had nothing to do, the last time, until a result was there, or an early run left it less to wait for.
     awaited: AtomicBool,
     /// Runs that were begun and were of use, less two for each that was not.
@@ -56,19 +50,8 @@ pub struct Outlook {
 const CREDIT: [i32; 2] = [-2, 4];
 
 impl Outlook {
-    /// Whether it pays to begin: not with what takes no longer than waking who begins.
     pub fn is_good(&self) -> bool {
-        let is_awaited = self.awaited.load(Relaxed) && self.credit.load(Relaxed) >= CREDIT[0];
-        is_awaited && !self.is_done_in(WAKING)
-    }
-
-    /// A run took so many nanoseconds.
-    pub fn took(&self, ns: u64) {
-        self.took.store(ns.max(1), Relaxed);
-    }
-
-    fn is_done_in(&self, ns: u64) -> bool {
-        (1..=ns).contains(&self.took.load(Relaxed))
+        self.awaited.load(Relaxed) && self.credit.load(Relaxed) >= CREDIT[0]
     }
 
     pub fn set_awaited(&self, awaited: bool) {
@@ -101,7 +84,6 @@ impl Outlook {
     fn copied(&self) -> Outlook {
         let (awaited, credit) = (self.awaited.load(Relaxed), self.credit.load(Relaxed));
         Outlook {
-            took: AtomicU64::new(self.took.load(Relaxed)),
             awaited: AtomicBool::new(awaited),
             credit: AtomicI32::new(credit),
             scalars: Mutex::default(),
@@ -133,18 +115,13 @@ impl RecordedTrace {
         self.records.iter().any(has)
     }
 
-    /// Whether who cuts it, and perhaps `waits` for it, had better run it than wake another thread: it takes not much longer, and
-    /// calls nothing of the program's.
-    pub fn runs_where_it_is_cut(&self, waits: bool) -> bool {
+    /// Whether it is short, and calls nothing of the program's: then who waits for it may run it.
+    pub fn runs_on_any_thread(&self) -> bool {
         let is_ours = |record: &Record| match record.op {
             Operator::Native(row) => has_only_results(row),
             Operator::Host(_) => false,
         };
-        let is_brief = match waits {
-            true => self.records.len() <= SHORT || self.outlook.is_done_in(WAITING),
-            false => self.outlook.is_done_in(WAKING),
-        };
-        is_brief && self.records.iter().all(is_ours)
+        self.records.len() <= SHORT && self.records.iter().all(is_ours)
     }
 
     /// What there was before record `position`.

@@ -19,19 +19,11 @@ pub(super) enum Cut {
     Long,
 }
 
-/// A trace that was cut.
-pub(super) struct CutHere<'a> {
-    recorded: Arc<RecordedTrace>,
-    /// It, if who cut it is to run it.
-    to_run: Option<(Here<'a>, Closed)>,
-}
-
-impl CutHere<'_> {
-    /// Runs it, if it is not another thread's to run. To be called without the lock of the trace.
-    pub fn run(self) -> Arc<RecordedTrace> {
-        self.to_run.into_iter().for_each(|(here, closed)| here.run(closed));
-        self.recorded
-    }
+/// A trace that was cut by a read.
+pub(super) struct CutToRead<'a> {
+    pub recorded: Arc<RecordedTrace>,
+    /// It, if the reader is to run it.
+    pub to_run: Option<(Here<'a>, Closed)>,
 }
 
 impl Context {
@@ -42,9 +34,8 @@ impl Context {
     }
 
     fn cut_for(&self, cause: Cause) -> Result<()> {
-        let waits = matches!(cause, Cause::Sync);
-        let cut = self.cut_here(&mut *self.trace.lock()?, Cut::Full, waits)?;
-        self.note_cut(cut.map(CutHere::run), cause);
+        let recorded = self.cut_locked(&mut *self.trace.lock()?, Cut::Full)?;
+        self.note_cut(recorded, cause);
         self.launcher.wait_for_room()
     }
 
@@ -59,23 +50,18 @@ impl Context {
         self.hand_over(trace, closed).map(Some)
     }
 
-    /// As [`Context::cut_locked`]; but if the trace had better run here and now than on the launch thread, that is to be done as
-    /// soon as the lock is released. Whether the caller `waits` for it.
-    pub(super) fn cut_here(
-        &self,
-        trace: &mut Trace,
-        cut: Cut,
-        waits: bool,
-    ) -> Result<Option<CutHere<'_>>> {
-        let Some(closed) = self.close(trace, cut)? else { return Ok(None) };
+    /// As [`Context::cut_locked`], for a value that the caller waits for: if it can be computed here and now, that is to be done
+    /// as soon as the lock is released.
+    pub(super) fn cut_to_read(&self, trace: &mut Trace) -> Result<Option<CutToRead<'_>>> {
+        let Some(closed) = self.close(trace, Cut::Partial)? else { return Ok(None) };
         let recorded = closed.trace().clone();
         if self.shared.backend.runs_on_any_thread()
-            && recorded.runs_where_it_is_cut(waits)
+            && recorded.runs_on_any_thread()
             && let Some(here) = self.launcher.here()
         {
-            return Ok(Some(CutHere { recorded, to_run: Some((here, closed)) }));
+            return Ok(Some(CutToRead { recorded, to_run: Some((here, closed)) }));
         }
-        self.hand_over(trace, closed).map(|recorded| Some(CutHere { recorded, to_run: None }))
+        self.hand_over(trace, closed).map(|recorded| Some(CutToRead { recorded, to_run: None }))
     }
 
     /// Ends the trace.

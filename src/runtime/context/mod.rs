@@ -29,7 +29,7 @@ use crate::trace::{ArgRef, BufferId, Call, Content, Fresh, Recorded, TensorRef};
 use async_read::Readers;
 use communicators::Communicators;
 pub use communicators::TOKEN_SIZES;
-use cut::{Cut, CutHere};
+use cut::Cut;
 pub use diagnostics::{Level, Log, Observer};
 pub use elements::is_canonical;
 use lock::{TraceGuard, TraceLock};
@@ -204,10 +204,14 @@ impl Context {
         let mut content = trace.content(id);
         if let Content::Traced(value) = content {
             self.shared.observed.stats.read_cuts.add(1);
-            let cut = self.cut_here(&mut trace, Cut::Partial, waits)?;
+            let (recorded, to_run) = match waits {
+                true => self.cut_to_read(&mut trace)?.map(|cut| (cut.recorded, cut.to_run)).unzip(),
+                false => (self.cut_locked(&mut trace, Cut::Partial)?, None),
+            };
             content = trace.content(id);
             drop(trace);
-            self.note_cut(cut.map(CutHere::run), Cause::Read(value));
+            to_run.flatten().into_iter().for_each(|(here, closed)| here.run(closed));
+            self.note_cut(recorded, Cause::Read(value));
         } else {
             if let Content::Stored(storage) = &content
                 && !storage.is_settled()

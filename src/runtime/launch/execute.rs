@@ -274,7 +274,6 @@ fn launch(
     let start = now();
     let outcome = shared.observed.busy.time(|| shared.observed.stats.execute_ns.time(run));
     let took_ns = now() - start + early_ns;
-    closed.trace().outlook.took(took_ns);
     let is_whole = outcome.failed.is_empty() && outcome.unseen.is_empty();
     for (output, bytes) in taken.into_memory() {
         match bytes {

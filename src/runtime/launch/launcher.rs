@@ -1,5 +1,5 @@
 //! The launch thread: takes closed traces in order, finds or makes their programs, runs them. Started by the first
-//! cut, so that importing the library starts nothing. While it has nothing to do, who cuts a short program, or waits for it, runs it.
+//! cut, so that importing the library starts nothing. While it has nothing to do, who waits for a short program runs it.
 
 use super::arena::Arena;
 use super::concatenation::Concatenation;
