@@ -7,7 +7,7 @@
 use super::relations::Relations;
 use super::symbol_map::SymbolMap;
 use super::template::Template;
-use super::{Families, Family, Planner, ShapeErasedTrace, alike, nearest};
+use super::{ATTEMPTS, EXAMPLES, Families, Family, Planner, ShapeErasedTrace, alike, nearest};
 use crate::cache::key::Key;
 use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
@@ -20,7 +20,9 @@ const LONG: usize = 256;
 /// Templates, or attempts in vain, from which on nobody waits for another attempt.
 const EAGER: usize = 2;
 /// Traces that are compiled for their own sizes before what is learnt meanwhile is used: about what an attempt takes.
-const TRACES: usize = 16;
+const TRACES: usize = 8;
+/// Traces of its own that such an attempt waits for, of as many as are kept: where ten sizes vary, three of them say little.
+const NEWS: usize = 4;
 
 /// Symbol maps that a trace is planned by at other points before it is given up.
 const TRIED: usize = 8;
@@ -97,13 +99,25 @@ impl Evidence {
     }
 }
 
+impl Family {
+    /// Whether nobody waits for the next attempt.
+    pub(super) fn is_learnt_beside(&self, operations: usize) -> bool {
+        operations >= LONG && self.templates.len().max(self.failures) >= EAGER
+    }
+
+    /// Whether that attempt would know more than the last one.
+    pub(super) fn has_news(&self) -> bool {
+        let is_open = self.failures < ATTEMPTS || self.since.is_power_of_two();
+        is_open && self.examples.len() == EXAMPLES && self.unlearned >= NEWS
+    }
+}
+
 impl Families {
-    /// A ticket to learn the family of a trace of so many operations beside later runs; `None` if the next trace had better wait for
-    /// it.
-    pub fn beside(&self, erased: &ShapeErasedTrace, operations: usize) -> Option<Ticket> {
+    /// A ticket to learn the family of a trace beside later runs; `None` if the next trace had better wait for it.
+    pub fn beside(&self, erased: &ShapeErasedTrace) -> Option<Ticket> {
         let mut families = self.list.lock();
         let family = families.iter_mut().find(|family| family.structure == erased.structure)?;
-        if operations < LONG || family.templates.len().max(family.failures) < EAGER {
+        if !family.is_learnt_beside(erased.operations) {
             return None;
         }
         let (number, evidence) = (self.tickets.fetch_add(1, Relaxed), family.evidence());

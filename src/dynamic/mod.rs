@@ -89,6 +89,7 @@ pub struct Families {
 pub struct ShapeErasedTrace {
     structure: Key,
     numbers: Vec<i64>,
+    operations: usize,
 }
 
 /// An instantiated template.
@@ -119,9 +120,11 @@ struct Family {
     examples: Vec<Vec<i64>>,
     templates: Vec<Learnt>,
     instances: u64,
-    /// How often it was planned at other points since a template was last used, and the traces planned for their own sizes since.
+    /// How often it was planned at other points since a template was last used, and the traces planned for their own sizes since;
+    /// and since it was last planned at other points.
     failures: usize,
     since: usize,
+    unlearned: usize,
     /// One of its templates was: there are to be no more.
     was_wrong: bool,
     /// While it is learnt beside the runs of its programs.
@@ -142,7 +145,7 @@ impl ShapeErasedTrace {
             Number::Float(_) => {}
         });
         let structure = Key::new(encode::parts(&bare));
-        ShapeErasedTrace { structure, numbers }
+        ShapeErasedTrace { structure, numbers, operations: records.records.len() }
     }
 }
 
@@ -205,7 +208,7 @@ impl Families {
                 families.insert(0, Family::new(erased.structure.clone()));
             }
         }
-        families[0].add(&erased.numbers)
+        families[0].add(erased)
     }
 
     /// Plans the family of a trace that was added at other points, by the trace's own plan; whether a template was made.
@@ -287,6 +290,7 @@ impl Family {
             instances: 0,
             failures: 0,
             since: 0,
+            unlearned: 0,
             was_wrong: false,
             beside: None,
             buckets: Vec::new(),
@@ -332,7 +336,8 @@ impl Family {
         Some(point)
     }
 
-    fn add(&mut self, numbers: &Vec<i64>) -> bool {
+    fn add(&mut self, erased: &ShapeErasedTrace) -> bool {
+        let ShapeErasedTrace { numbers, operations, .. } = erased;
         if self.examples.contains(numbers) || self.was_wrong {
             return false;
         }
@@ -347,8 +352,17 @@ impl Family {
             return false;
         }
         self.since += 1;
+        self.unlearned += 1;
         let is_open = self.failures < ATTEMPTS && self.since <= PATIENCE;
-        self.beside.is_none() && (is_open || self.since.is_power_of_two())
+        let is_due = match self.is_learnt_beside(*operations) {
+            true => self.has_news(),
+            false => is_open || self.since.is_power_of_two(),
+        };
+        let is_due = is_due && self.beside.is_none();
+        if is_due {
+            self.unlearned = 0;
+        }
+        is_due
     }
 
     fn evidence(&self) -> Evidence {

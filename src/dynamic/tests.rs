@@ -154,11 +154,12 @@ fn the_third_length_needs_no_compiling() {
 fn in_vain(planning: &Planning) -> (ShapeErasedTrace, Ticket) {
     planning.each([5, 7].map(|t| attention(t, 8)));
     let erased = ShapeErasedTrace::of(&attention(1, 16));
+    let long = ShapeErasedTrace { operations: 1000, ..erased.clone() };
     assert!(planning.families.add(&erased));
-    assert!(planning.families.beside(&erased, 1000).is_none(), "it has one template only");
+    assert!(planning.families.beside(&long).is_none(), "it has one template only");
     planning.families.list.lock()[0].failures = 2;
-    assert!(planning.families.beside(&erased, 10).is_none(), "it takes no time");
-    let ticket = planning.families.beside(&erased, 1000).expect("nobody waits for it");
+    assert!(planning.families.beside(&erased).is_none(), "it takes no time");
+    let ticket = planning.families.beside(&long).expect("nobody waits for it");
     (erased, ticket)
 }
 
@@ -173,7 +174,7 @@ fn what_is_learnt_beside_is_used_from_a_certain_trace_on() {
         |records: &Records, decisions: &PlanDecisions| Ok(planned(records, Some(decisions))?.0);
     let families = &planning.families;
     families.learn_beside(ticket, &erased, &records, &unplaced, &decisions, &planner);
-    for more in 1..=16 {
+    for more in 1..=8 {
         assert!(is_learning(), "{more}");
         let other = attention(1, 16 + 8 * more);
         let erased = ShapeErasedTrace::of(&other);
@@ -181,6 +182,21 @@ fn what_is_learnt_beside_is_used_from_a_certain_trace_on() {
         families.instance(&erased, &other);
     }
     assert!(!is_learning());
+}
+
+#[test]
+fn where_nobody_waits_an_attempt_knows_more_than_the_last_one() {
+    let planning = Planning::default();
+    planning.each([5, 7].map(|t| attention(t, 8)));
+    planning.families.list.lock()[0].failures = 2;
+    let mut is_due = Vec::new();
+    for more in 1..=16 {
+        let erased = ShapeErasedTrace::of(&attention(1, 16 + 8 * more));
+        is_due.push(planning.families.add(&ShapeErasedTrace { operations: 1000, ..erased }));
+    }
+    // When all examples that are kept are there, and then whenever half of them are others.
+    let due: Vec<usize> = (1..=16).filter(|n| is_due[n - 1]).collect();
+    assert_eq!(due, [6, 10, 14]);
 }
 
 #[test]

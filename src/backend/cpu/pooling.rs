@@ -33,8 +33,18 @@ struct Along {
     step: usize,
 }
 
+/// What the pixels of a line meet at one place in their windows, if these lie side by side, one element apart: so many elements in a row.
+#[derive(Clone, Copy)]
+struct Tap {
+    pixel: usize,
+    element: usize,
+    count: usize,
+}
+
 struct Shape {
     along: [Along; 3],
+    /// Of a line, from the first place in the windows to the last, if they are one element apart.
+    taps: Option<Vec<Tap>>,
     plane: usize,
     pixels: usize,
     input: [usize; 3],
@@ -56,7 +66,26 @@ impl Shape {
             Along { meets: meets.collect(), step }
         });
         let cost = 4 * (w.pixels() * w.taps() + w.plane());
-        Shape { along, plane: w.plane(), pixels: w.pixels(), input: w.input, cost }
+        let taps = (w.stride[2] == 1).then(|| taps(w, 2));
+        Shape { along, taps, plane: w.plane(), pixels: w.pixels(), input: w.input, cost }
+    }
+
+    /// Calls `f` for what the pixels of each line meet in each line of their windows: the line's first pixel, and the first element.
+    #[inline(always)]
+    fn each_line(&self, mut f: impl FnMut(usize, usize)) {
+        let [layers, lines, columns] = &self.along;
+        let mut pixel = 0;
+        for &(layer, layer_count) in &layers.meets {
+            for &(line, line_count) in &lines.meets {
+                for i in 0..layer_count {
+                    for j in 0..line_count {
+                        let at = (layer + i * layers.step) * self.input[1] + line + j * lines.step;
+                        f(pixel, at * self.input[2]);
+                    }
+                }
+                pixel += columns.meets.len();
+            }
+        }
     }
 
     /// Calls `f` for the runs of elements that each pixel meets: pixel, first element, step, how many.
@@ -80,6 +109,23 @@ impl Shape {
             }
         }
     }
+}
+
+/// As of [`Shape::taps`].
+fn taps(w: &Windows, d: usize) -> Vec<Tap> {
+    let tap = |at: usize| {
+        let (skipped, shift) = (at * w.dilation[d], w.padding[d]);
+        let (pixel, element) = (shift.saturating_sub(skipped), skipped.saturating_sub(shift));
+        let within = w.input[d].saturating_sub(element);
+        Tap { pixel, element, count: w.output[d].saturating_sub(pixel).min(within) }
+    };
+    (0..w.kernel[d]).map(tap).filter(|tap| tap.count > 0).collect()
+}
+
+/// `sums += x`.
+#[inline(always)]
+fn add<L: RowMath>(sums: &mut [L], x: &[L]) {
+    sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += *x);
 }
 
 pub fn max_pool(attrs: &[Attr], x: &Bound, writes: &[Bound]) -> Result<()> {
@@ -176,10 +222,17 @@ fn sum_pool_as<S: RowOf<L>, L: RowMath + TileElement>(shape: &Shape, x: &Bound, 
             let x = S::read(&x[n * shape.plane..(n + 1) * shape.plane], room);
             S::write(y, sums, |sums| {
                 sums.fill(L::from(0.0));
-                shape.each_run(|pixel, from, step, count| {
-                    let run = (from..).step_by(step).take(count);
-                    run.for_each(|i| sums[pixel] += x[i]);
-                });
+                match &shape.taps {
+                    Some(taps) => shape.each_line(|line, from| {
+                        for &Tap { pixel, element, count } in taps {
+                            add(&mut sums[line + pixel..][..count], &x[from + element..][..count]);
+                        }
+                    }),
+                    None => shape.each_run(|pixel, from, step, count| {
+                        let run = (from..).step_by(step).take(count);
+                        run.for_each(|i| sums[pixel] += x[i]);
+                    }),
+                }
             });
         });
     });
@@ -203,10 +256,18 @@ fn sum_pool_grad_as<S: RowOf<L>, L: RowMath + TileElement>(
             let dy = S::read(&dy[n * shape.pixels..(n + 1) * shape.pixels], room);
             S::write(dx, sums, |sums| {
                 sums.fill(L::from(0.0));
-                shape.each_run(|pixel, from, step, count| {
-                    let run = (from..).step_by(step).take(count);
-                    run.for_each(|i| sums[i] += dy[pixel]);
-                });
+                match &shape.taps {
+                    // From the last place on, so that each element's sum is in the order of the pixels.
+                    Some(taps) => shape.each_line(|line, from| {
+                        for &Tap { pixel, element, count } in taps.iter().rev() {
+                            add(&mut sums[from + element..][..count], &dy[line + pixel..][..count]);
+                        }
+                    }),
+                    None => shape.each_run(|pixel, from, step, count| {
+                        let run = (from..).step_by(step).take(count);
+                        run.for_each(|i| sums[i] += dy[pixel]);
+                    }),
+                }
             });
         });
     });
@@ -236,6 +297,14 @@ mod tests {
                 padding: three(4, 0),
                 dilation: three(3, 1),
             };
+            for d in (0..3).filter(|&d| w.stride[d] == 1) {
+                let mut found = vec![Vec::new(); w.output[d]];
+                for Tap { pixel, element, count } in taps(&w, d) {
+                    (0..count).for_each(|i| found[pixel + i].push(element + i));
+                }
+                let expected: Vec<_> = (0..w.output[d]).map(|pixel| met(&w, d, pixel)).collect();
+                assert_eq!(found, expected, "{w:?}");
+            }
             for (d, along) in Shape::new(&w).along.iter().enumerate() {
                 for (pixel, &(first, count)) in along.meets.iter().enumerate() {
                     let found: Vec<usize> = (0..count).map(|i| first + i * along.step).collect();

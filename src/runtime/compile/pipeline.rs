@@ -119,7 +119,7 @@ impl BackgroundWork {
     pub fn learn(self, shared: &Shared) {
         let BackgroundWork { found: Some(found), varies: Some(varies), .. } = self else { return };
         let ((unplaced, decisions), (records, erased)) = (&found, &varies);
-        if let Some(ticket) = shared.families.beside(erased, records.records.len()) {
+        if let Some(ticket) = shared.families.beside(erased) {
             return shared.unlearned.lock().push(Unlearned { ticket, found, varies });
         }
         let planner = planner(shared);
