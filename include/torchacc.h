@@ -621,8 +621,8 @@ torchacc_error *torchacc_integer_changes(torchacc_context *context,
 
 /*
  How many tensors of a list that the operation recorded next reads (`cat`), from its first on, `torchacc_concatenate` can put
- together, if the list changes from run to run of this program, as `torchacc_integer_changes` says it: how many there are, and
- which are the same memory as others, or as what the program has read. 0 for a list that stays, and where memory is not the
+ together, if the list changes from run to run of this program, as `torchacc_integer_changes` says it but from the third new one on:
+ how many there are, and which are the same memory as others, or as what the program has read. 0 for a list that stays, and where memory is not the
  host's. Records nothing. Errors: INVALID_ARGUMENT.
  */
 torchacc_error *torchacc_list_changes(torchacc_context *context,
@@ -984,11 +984,14 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
    `value_site`, where it was computed.
  - `collectives`, of each communicator the last 16, oldest first, whatever was reset: `communicator`, its name;
    `number`, from 0 on; `name`, as an operator's; `tensor`, type and sizes of what this rank gave; `bytes`; `state`
-   ("running", "done" or "failed"); `at_ns` (as of compiles), `took_ns` (until now if it runs), `site`.
+   ("running", "done" or "failed"); `at_ns` (as of compiles), `took_ns` (until now if it runs), `site`; of that time what
+   nothing else ran in, `exposed_ns`, and how many steps of its program lie between its start and where it is waited for,
+   `hidden_by`, of which the first and the last one come from `first_site` and `last_site`.
  - `engines`, at most 64: programs for which the backend "auto" chose an `engine` ("cpu" or "openxla"): `operations`,
    `site` (of the first), and where they were measured `first_ns` and `second_ns`, medians of a run on each.
  */
-torchacc_error *torchacc_explain(torchacc_context *context, torchacc_string **out);
+torchacc_error *torchacc_explain(torchacc_context *context,
+                                 torchacc_string **out);
 
 /*
  The call site of the step that this thread runs, as the locator gave it when the step was first recorded: for functions

@@ -124,8 +124,8 @@ pub unsafe extern "C" fn torchacc_host_call_report(
 /// - `collectives`, of each communicator the last 16, oldest first, whatever was reset: `communicator`, its name;
 ///   `number`, from 0 on; `name`, as an operator's; `tensor`, type and sizes of what this rank gave; `bytes`; `state`
 ///   ("running", "done" or "failed"); `at_ns` (as of compiles), `took_ns` (until now if it runs), `site`; of that time what
-///   nothing else ran in, `exposed_ns`, and how many steps of its program ran meanwhile, `hidden_by`, of which the first and
-///   the last one come from `first_site` and `last_site`.
+///   nothing else ran in, `exposed_ns`, and how many steps of its program lie between its start and where it is waited for,
+///   `hidden_by`, of which the first and the last one come from `first_site` and `last_site`.
 /// - `engines`, at most 64: programs for which the backend "auto" chose an `engine` ("cpu" or "openxla"): `operations`,
 ///   `site` (of the first), and where they were measured `first_ns` and `second_ns`, medians of a run on each.
 #[unsafe(no_mangle)]

@@ -105,10 +105,12 @@ impl Family {
         operations >= LONG && self.templates.len().max(self.failures) >= EAGER
     }
 
-    /// Whether that attempt would know more than the last one.
+    /// Whether that attempt would know more than the last one, and is not rare by now.
     pub(super) fn has_news(&self) -> bool {
-        let is_open = self.failures < ATTEMPTS || self.since.is_power_of_two();
-        is_open && self.examples.len() == EXAMPLES && self.unlearned >= NEWS
+        let most = ATTEMPTS * (EXAMPLES + TRACES);
+        let is_open = self.failures < ATTEMPTS && self.since <= most;
+        let knows_more = self.examples.len() == EXAMPLES && self.unlearned >= NEWS;
+        knows_more && (is_open || self.since.is_power_of_two())
     }
 }
 
@@ -120,6 +122,7 @@ impl Families {
         if !family.is_learnt_beside(erased.operations) {
             return None;
         }
+        family.unlearned = 0;
         let (number, evidence) = (self.tickets.fetch_add(1, Relaxed), family.evidence());
         family.beside = Some(Learning { number, traces_left: TRACES, found: None });
         Some(Ticket { number, evidence })

@@ -120,10 +120,10 @@ struct Family {
     examples: Vec<Vec<i64>>,
     templates: Vec<Learnt>,
     instances: u64,
-    /// How often it was planned at other points since a template was last used, and the traces planned for their own sizes since;
-    /// and since it was last planned at other points.
+    /// How often it was planned at other points since a template was last used, and the traces planned for their own sizes since.
     failures: usize,
     since: usize,
+    /// Those since it was last decided to learn it beside its runs.
     unlearned: usize,
     /// One of its templates was: there are to be no more.
     was_wrong: bool,
@@ -358,11 +358,7 @@ impl Family {
             true => self.has_news(),
             false => is_open || self.since.is_power_of_two(),
         };
-        let is_due = is_due && self.beside.is_none();
-        if is_due {
-            self.unlearned = 0;
-        }
-        is_due
+        is_due && self.beside.is_none()
     }
 
     fn evidence(&self) -> Evidence {

@@ -364,6 +364,9 @@ def test_without_a_budget_a_step_makes_do_with_the_memory_that_there_is(monkeypa
         monkeypatch.setattr(recompute, "host_memory", lambda: (free, free))
         return again_within(None, auto=True)
 
+    monkeypatch.setattr(recompute, "native_device", lambda: None)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+
     assert found(1 << 30) == 0
     # A tenth is not the step's; several processes of a machine share what there is.
     assert found(106 << 10) == 3
@@ -372,3 +375,7 @@ def test_without_a_budget_a_step_makes_do_with_the_memory_that_there_is(monkeypa
     assert found(214 << 10) == 2
     with pytest.raises(ValueError, match="memory.auto: what a step may take of .* is 921"):
         found(2 << 10)
+    # Parameters are there already.
+    monkeypatch.setattr(recompute, "host_memory", lambda: (6000, 9000))
+    parameters = [torch.ones(250, device=DEVICE)]
+    assert recompute._memory_there_is(torch.device(DEVICE), parameters) == 3600

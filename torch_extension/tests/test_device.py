@@ -116,6 +116,23 @@ def test_memory_counters_follow_tensors():
     assert 0 < free <= total
 
 
+def test_a_control_group_has_less_memory_than_the_host(monkeypatch, tmp_path):
+    def group(limit, current, cache):
+        files = {"max": limit, "current": current, "stat": f"anon 5\ninactive_file {cache}"}
+        for name, text in files.items():
+            (tmp_path / f"memory.{name}").write_text(f"{text}\n")
+
+    total = torchacc.memory.host_memory()[1]
+    monkeypatch.setattr(torchacc.memory, "_control_groups", lambda: [tmp_path])
+    group("max", 100, 0)
+    assert torchacc.memory.host_memory()[1] == total
+    # The cache of files can be had.
+    group(1000, 700, 300)
+    assert torchacc.memory.host_memory() == (600, 1000)
+    group(1000, 1200, 100)
+    assert torchacc.memory.host_memory() == (0, 1000)
+
+
 def test_on_a_gpu_its_memory_and_name_are_told(monkeypatch):
     asked = []
 

@@ -42,7 +42,7 @@ def test_the_flight_recorder_says_what_hid_a_collective():
         assert 0 <= reduced["exposed_ns"] <= reduced["took_ns"]
         for site in ("site", "first_site", "last_site"):
             assert "overlap.py" in reduced[site]
-        said = f"of it exposed, beside {reduced['hidden_by']} steps from {reduced['first_site']} to"
+        said = f"of it exposed, {reduced['hidden_by']} steps beside it ({reduced['first_site']} to"
         assert said in made["text"]
 
 

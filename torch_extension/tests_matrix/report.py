@@ -27,7 +27,8 @@ eager CPU from the same start, and writes this page. *loss*: the largest relativ
 between the losses of the two in f32; where it is more than 1e-4, in brackets how far acc's are from
 those in f64 on the CPU, and how far eager's are at the most if every weight may be off by one
 rounding. *compiles*: after step {warm}. *fallbacks*, *cuts*: per step, after it too. *acc ms*,
-*eager ms*: of a step whose loss is read, medians of steps in turns; *ratio*: the first by the
+*eager ms*: of a step whose loss is read, medians of steps in turns of four, without the one after
+the other device's (whose threads go on looking for work for a while); *ratio*: the first by the
 second, on one thread of {processor} and, in the last column, on two; acc records on another one
 meanwhile, and one model is measured at a time. They are small, so that much of a step is what the
 host does for each operation. What stands out is explained in

@@ -222,12 +222,13 @@ def described_collectives(rows: list[dict]) -> list[str]:
 
 
 def hiding(collective: dict) -> str:
-    """What ran meanwhile, and for how long nothing did."""
+    """What may run meanwhile, and for how long nothing did."""
     if not collective["hidden_by"]:
         return ""
-    between = f"{_at(collective['first_site'])} to{_at(collective['last_site'])}"
+    first, last = collective["first_site"], collective["last_site"]
+    between = f" ({first} to {last})" if first and last else ""
     exposed = _milliseconds(collective["exposed_ns"])
-    return f", {exposed} of it exposed, beside {collective['hidden_by']} steps from{between};"
+    return f", {exposed} of it exposed, {collective['hidden_by']} steps beside it{between}"
 
 
 def _at(site: str) -> str:

@@ -159,8 +159,8 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
 
 
 def host_memory() -> tuple[int, int]:
-    """(free, total) bytes of the host, or of the container that limits this process to less. The
-    system's cache of files counts as free."""
+    """(free, total) bytes of the host, or of the control group (version 2, as containers have) that
+    limits this process to less. The system's cache of files counts as free."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
     kilobytes = {name: int(number) for name, number, *_ in lines}
     free, total = kilobytes["MemAvailable:"] << 10, kilobytes["MemTotal:"] << 10
@@ -168,14 +168,15 @@ def host_memory() -> tuple[int, int]:
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
             stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            used = int((group / "memory.current").read_text()) - int(stat["inactive_file"])
+            cache = int(stat.get("inactive_file", 0))
+            used = int((group / "memory.current").read_text()) - cache
             total = min(total, int(limit))
             free = min(free, max(int(limit) - used, 0))
     return free, total
 
 
 def _control_groups() -> list[Path]:
-    """Of version 2, those with a limit on memory that this process is in."""
+    """Those that this process is in and that may have a limit on memory."""
     root = Path("/sys/fs/cgroup")
     try:
         entries = Path("/proc/self/cgroup").read_text().splitlines()
@@ -185,7 +186,8 @@ def _control_groups() -> list[Path]:
     groups = [
         group for path in own for group in (path, *path.parents) if root in (group, *group.parents)
     ]
-    return [group for group in groups if (group / "memory.max").is_file()]
+    files = ("memory.max", "memory.current", "memory.stat")
+    return [group for group in groups if all((group / name).is_file() for name in files)]
 
 
 def device_memory_used(device: Device = None) -> int:

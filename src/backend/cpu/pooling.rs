@@ -14,6 +14,9 @@ use crate::op::nn::window::Windows;
 use crate::op::nn::windows_of_pool;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// Pixels of a line from which on adding what they meet at one place side by side is faster than adding up each one's window.
+const SIDE_BY_SIDE: usize = 8;
+
 /// Calls a function that is generic over an element and its lane.
 macro_rules! by_float {
     ($dtype:expr, $f:ident($($arg:expr),*)) => {
@@ -66,7 +69,7 @@ impl Shape {
             Along { meets: meets.collect(), step }
         });
         let cost = 4 * (w.pixels() * w.taps() + w.plane());
-        let taps = (w.stride[2] == 1).then(|| taps(w, 2));
+        let taps = (w.stride[2] == 1 && w.output[2] >= SIDE_BY_SIDE).then(|| taps(w, 2));
         Shape { along, taps, plane: w.plane(), pixels: w.pixels(), input: w.input, cost }
     }
 
@@ -107,6 +110,38 @@ impl Shape {
                     pixel += 1;
                 }
             }
+        }
+    }
+}
+
+impl Shape {
+    /// Adds to `sums`, of a plane's pixels, what each meets.
+    #[inline(always)]
+    fn sum<L: RowMath>(&self, x: &[L], sums: &mut [L]) {
+        match &self.taps {
+            Some(taps) => self.each_line(|line, from| {
+                for &Tap { pixel, element, count } in taps {
+                    add(&mut sums[line + pixel..][..count], &x[from + element..][..count]);
+                }
+            }),
+            None => self.each_run(|pixel, from, step, count| {
+                (from..).step_by(step).take(count).for_each(|i| sums[pixel] += x[i]);
+            }),
+        }
+    }
+
+    /// Adds to `sums`, of a plane's elements, the gradients of the pixels that meet each, in the order of the pixels.
+    #[inline(always)]
+    fn sum_grad<L: RowMath>(&self, dy: &[L], sums: &mut [L]) {
+        match &self.taps {
+            Some(taps) => self.each_line(|line, from| {
+                for &Tap { pixel, element, count } in taps.iter().rev() {
+                    add(&mut sums[from + element..][..count], &dy[line + pixel..][..count]);
+                }
+            }),
+            None => self.each_run(|pixel, from, step, count| {
+                (from..).step_by(step).take(count).for_each(|i| sums[i] += dy[pixel]);
+            }),
         }
     }
 }
@@ -222,17 +257,7 @@ fn sum_pool_as<S: RowOf<L>, L: RowMath + TileElement>(shape: &Shape, x: &Bound, 
             let x = S::read(&x[n * shape.plane..(n + 1) * shape.plane], room);
             S::write(y, sums, |sums| {
                 sums.fill(L::from(0.0));
-                match &shape.taps {
-                    Some(taps) => shape.each_line(|line, from| {
-                        for &Tap { pixel, element, count } in taps {
-                            add(&mut sums[line + pixel..][..count], &x[from + element..][..count]);
-                        }
-                    }),
-                    None => shape.each_run(|pixel, from, step, count| {
-                        let run = (from..).step_by(step).take(count);
-                        run.for_each(|i| sums[pixel] += x[i]);
-                    }),
-                }
+                shape.sum(x, sums);
             });
         });
     });
@@ -256,18 +281,7 @@ fn sum_pool_grad_as<S: RowOf<L>, L: RowMath + TileElement>(
             let dy = S::read(&dy[n * shape.pixels..(n + 1) * shape.pixels], room);
             S::write(dx, sums, |sums| {
                 sums.fill(L::from(0.0));
-                match &shape.taps {
-                    // From the last place on, so that each element's sum is in the order of the pixels.
-                    Some(taps) => shape.each_line(|line, from| {
-                        for &Tap { pixel, element, count } in taps.iter().rev() {
-                            add(&mut sums[from + element..][..count], &dy[line + pixel..][..count]);
-                        }
-                    }),
-                    None => shape.each_run(|pixel, from, step, count| {
-                        let run = (from..).step_by(step).take(count);
-                        run.for_each(|i| sums[i] += dy[pixel]);
-                    }),
-                }
+                shape.sum_grad(dy, sums);
             });
         });
     });
@@ -282,6 +296,45 @@ mod tests {
     fn met(w: &Windows, d: usize, pixel: usize) -> Vec<usize> {
         let at = |tap: usize| (pixel * w.stride[d] + tap * w.dilation[d]).checked_sub(w.padding[d]);
         (0..w.kernel[d]).filter_map(at).filter(|&at| at < w.input[d]).collect()
+    }
+
+    #[test]
+    fn sums_side_by_side_have_the_bits_of_those_one_by_one() {
+        let mut random = Random::new(32);
+        let mut tried = 0;
+        for _ in 0..2000 {
+            let mut three =
+                |bits: usize, least: usize| [0; 3].map(|_| random.size(bits) + least - 1);
+            let mut w = Windows {
+                input: three(4, 1),
+                output: three(4, 1),
+                kernel: three(4, 1),
+                stride: three(2, 1),
+                padding: three(3, 0),
+                dilation: three(2, 1),
+            };
+            w.stride[2] = 1;
+            w.output[2] += SIDE_BY_SIDE;
+            let shape = Shape::new(&w);
+            let one_by_one = Shape { taps: None, ..Shape::new(&w) };
+            let mut numbers =
+                |n: usize| (0..n).map(|_| (random.unit() - 0.5) as f32).collect::<Vec<f32>>();
+            let (x, dy) = (numbers(shape.plane), numbers(shape.pixels));
+            let [y, expected] = [&shape, &one_by_one].map(|shape| {
+                let mut sums = vec![0.0; shape.pixels];
+                shape.sum(&x, &mut sums);
+                sums
+            });
+            assert_eq!(y, expected, "{w:?}");
+            let [dx, expected] = [&shape, &one_by_one].map(|shape| {
+                let mut sums = vec![0.0; shape.plane];
+                shape.sum_grad(&dy, &mut sums);
+                sums
+            });
+            assert_eq!(dx, expected, "{w:?}");
+            tried += expected.iter().any(|&sum| sum != 0.0) as usize;
+        }
+        assert!(tried > 1000, "{tried}");
     }
 
     #[test]

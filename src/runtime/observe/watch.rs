@@ -125,7 +125,7 @@ impl Watch for Steps<'_> {
 }
 
 impl Steps<'_> {
-    /// The steps that run beside a collective on its lane: until it is waited for those that are no collectives themselves.
+    /// The steps that may run beside a collective on its lane: until it is waited for, those that are no collectives themselves.
     fn hiding(&self, index: usize) -> Hiding {
         let steps = &self.run.plan.steps;
         let done = steps[index].done.map_or(index + 1, |done| done as usize).min(steps.len());

@@ -46,7 +46,7 @@ def plan(
     `config.strategy.cluster` if not given, is one, a profile's name or a file. Of `config`, whose
     `strategy.mode` "auto" is the default here, nothing is fixed but precision and topology; with
     "semi" also all that differs from `Config()`; with "manual" everything, and it is only
-    predicted. With `memory.auto` a step must do with `memory.budget` bytes. Micro-batches without a
+    predicted. With `memory.budget` a step makes do with so many bytes. Micro-batches without a
     pipeline are gradients that the program accumulates, if it does.
 
     A search ends after about `time_limit` seconds (`config.strategy.time_limit`, if not given) with

@@ -113,6 +113,11 @@ class Budget:
         ]
         count = next((at for at, need in enumerate(needs) if need <= limit), None)
         self.count = self._agreed(len(of_blocks) + 1 if count is None else count)
+        if self.count > len(of_blocks) and count is not None:
+            raise ValueError(
+                f"config: {self._origin} {limit} here, where {needs[count]} are enough; but "
+                "another process that runs the same blocks has too little, as its own error says"
+            )
         if self.count > len(of_blocks):
             raise ValueError(
                 f"config: {self._origin} {limit}: a step needs {min(needs)} bytes if all of "
@@ -140,10 +145,21 @@ def _memory_there_is(device: torch.device, parameters: list[torch.Tensor]) -> in
     """Bytes that a step of this process may take, with these parameters, which are there."""
     if device.type == "acc":
         sync()
-    has_own = device.type == "cuda" or device.type == "acc" and native_device() is not None
-    free = torch.get_device_module(device).mem_get_info(device)[0] if has_own else host_memory()[0]
-    neighbours = 1 if has_own else int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return int(SHARE * (_nbytes(parameters) + free / neighbours))
+    if device.type != "cpu":
+        # What is kept for the next step is this step's.
+        torch.get_device_module(device).empty_cache()
+    if device.type == "cuda" or device.type == "acc" and native_device() is not None:
+        free = torch.get_device_module(device).mem_get_info(device)[0]
+    else:
+        free = host_memory()[0] / _processes_here()
+    return int(SHARE * (_nbytes(parameters) + free))
+
+
+def _processes_here() -> int:
+    """How many processes share the host: all there are, where no launcher says it."""
+    if "LOCAL_WORLD_SIZE" in os.environ:
+        return int(os.environ["LOCAL_WORLD_SIZE"])
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def _nbytes(tensors: list[torch.Tensor]) -> int:

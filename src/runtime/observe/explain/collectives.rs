@@ -32,12 +32,12 @@ pub struct Collective {
     pub hiding: Hiding,
 }
 
-/// What ran while a collective went on.
+/// What a collective is hidden behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Hiding {
     /// Of the collective's time, what nothing else ran in.
     pub exposed_ns: u64,
-    /// Steps of the program between its start and its end, and the lines of the first and the last one.
+    /// Steps of the program between its start and where it is waited for, and the lines of the first and the last one.
     pub steps: usize,
     pub sites: [Site; 2],
 }
