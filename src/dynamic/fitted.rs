@@ -99,12 +99,27 @@ impl<'a> FittedNumbers<'a> {
 
     /// The numbers that are parts of a whole of several that vary.
     pub fn parts(&self, sums: &[&Sum]) -> HashSet<Vec<i64>> {
-        let varies = |list: &&Vec<i64>| list.iter().any(|n| n != &list[0]);
         let of = |sum: &&Sum| -> Vec<Vec<i64>> {
             sum.parts.iter().map(|&(_, at)| self.values(at)).collect()
         };
         let lists = sums.iter().map(of);
         lists.filter(|lists| lists.iter().filter(varies).count() >= PARTS).flatten().collect()
+    }
+
+    /// The sizes that vary each for itself, as several of their siblings do.
+    pub fn siblings(&self, relations: &Relations) -> HashSet<Vec<i64>> {
+        let of = |group: &[usize]| -> HashSet<Vec<i64>> {
+            group.iter().map(|&at| self.values(at)).collect()
+        };
+        let lists = relations.siblings().map(of);
+        lists.filter(|lists| lists.iter().filter(varies).count() >= PARTS).flatten().collect()
+    }
+
+    /// Whether sizes that vary each for itself are equal in one of the examples, which then has a plan of its own.
+    pub fn are_siblings_equal(&self, example: &[i64], relations: &Relations) -> bool {
+        let Some(at) = self.examples.iter().position(|one| one == example) else { return false };
+        let mut met = HashSet::new();
+        !self.siblings(relations).iter().all(|list| met.insert(list[at]))
     }
 
     /// The wholes that a sum has, with their parts.
@@ -153,6 +168,10 @@ impl<'a> FittedNumbers<'a> {
             Some((total(left)?, varying.count()))
         })
     }
+}
+
+fn varies(list: &&Vec<i64>) -> bool {
+    list.iter().any(|n| n != &list[0])
 }
 
 /// How many times `others` the numbers are, if that is a whole number above 1 and the same for all.

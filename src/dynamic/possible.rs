@@ -6,7 +6,7 @@ use crate::number::{Number, Numbers};
 use crate::record::{Arg, Read, Records, View};
 
 /// Memory of one value beyond which no point is tried, in bytes.
-const LARGEST: i64 = 1 << 40;
+pub const LARGEST: i64 = 1 << 40;
 
 /// The trace at a point, if there can be such a one.
 pub fn at_point(symbol_map: &SymbolMap, records: &Records, point: &[i64]) -> Option<Records> {

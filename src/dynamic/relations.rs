@@ -2,7 +2,7 @@
 //! products of others.
 
 use crate::number::{Number, Numbers};
-use crate::record::{Arg, Read, Record, Records, View};
+use crate::record::{Arg, Operator, Origin, Read, Record, Records, View};
 use crate::shape::{Layout, contiguous_strides};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -37,6 +37,8 @@ pub struct Relations {
     roles: Vec<Role>,
     sums: Vec<Sum>,
     products: Vec<Product>,
+    /// Sizes of operands from outside with which the same is done, as with the rows of each of many experts.
+    siblings: Vec<Vec<usize>>,
     /// For each offset, the strides of its view.
     steps: HashMap<usize, Vec<usize>>,
 }
@@ -78,7 +80,8 @@ impl Relations {
         let mut sums = Vec::new();
         concatenations(records, &positions, &mut sums);
         slices(records, &positions, &mut sums);
-        Relations { roles, sums, products, steps }
+        let siblings = siblings(records, &positions);
+        Relations { roles, sums, products, siblings, steps }
     }
 
     /// What an offset goes by: the largest stride of its view, of those that never vary, that it is always a multiple of.
@@ -90,6 +93,11 @@ impl Relations {
             stride > 1 && examples.iter().all(divides)
         };
         strides.filter(|&&at| is_step(at)).map(|&at| examples[0][at]).max().unwrap_or(1)
+    }
+
+    /// Sizes each of which varies for itself if some of them do.
+    pub fn siblings(&self) -> impl Iterator<Item = &[usize]> {
+        self.siblings.iter().map(Vec::as_slice)
     }
 
     pub fn role(&self, position: usize) -> Role {
@@ -164,6 +172,28 @@ fn concatenations<'a>(records: &'a Records, positions: &'a Records, sums: &mut V
             }
         }
     }
+}
+
+/// The same dimension of operands of one type that the same operators read.
+fn siblings(records: &Records, positions: &Records) -> Vec<Vec<usize>> {
+    let mut uses: Vec<Vec<(Operator, usize)>> = vec![Vec::new(); records.values.len()];
+    for record in &records.records {
+        for (index, arg) in record.args.iter().enumerate() {
+            arg.tensors().for_each(|read| uses[read.value as usize].push((record.op, index)));
+        }
+    }
+    let mut groups: HashMap<_, Vec<usize>> = HashMap::new();
+    for ((value, at), uses) in records.values.iter().zip(&positions.values).zip(uses) {
+        if matches!(value.origin, Origin::Leaf(_)) {
+            for (d, &at) in at.format.sizes.iter().enumerate() {
+                let key = (value.format.dtype, value.format.sizes.len(), d, uses.clone());
+                groups.entry(key).or_default().push(at as usize);
+            }
+        }
+    }
+    let mut groups: Vec<Vec<usize>> = groups.into_values().filter(|g| g.len() > 1).collect();
+    groups.sort();
+    groups
 }
 
 /// Slices of a value that follow one another; where they reach from its begin to its end, their sizes add up to its own.

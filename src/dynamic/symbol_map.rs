@@ -16,6 +16,8 @@ pub struct SymbolMap {
     symbols: Vec<usize>,
     /// For each symbol, how many of what the number there says one of it is: a slice of rows begins at a multiple of a row.
     steps: Vec<i64>,
+    /// For each symbol, whether it is a place in memory, which ends where the memory does.
+    offsets: Vec<bool>,
     /// For each symbol, the value below which a trace is a special case.
     least: Vec<i64>,
     /// For each symbol that follows from others, how.
@@ -53,9 +55,10 @@ impl SymbolMap {
                 _ => {}
             }
         }
-        if examples.len() < ENOUGH {
-            // That sizes follow from each other in two traces may be chance: first those that vary each for itself, of which
-            // there are no programs if they do not.
+        let has_siblings = || !FittedNumbers::new(examples).siblings(relations).is_empty();
+        if examples.len() < ENOUGH || has_siblings() {
+            // That sizes follow from each other in two traces, or many in some more, may be chance: first those that vary each
+            // for itself, of which there are no programs if they do not.
             found.sort_by_key(|one| Reverse(one.independent().count()));
         }
         found
@@ -97,7 +100,11 @@ impl SymbolMap {
         let products: HashMap<usize, &Product> = products.map(|p| (p.whole, p)).collect();
         let mut known = FittedNumbers::new(examples);
         let wholes = known.wholes(&sums);
-        let parts = if basis.is_many() { known.parts(&sums) } else { HashSet::new() };
+        let mut parts = HashSet::new();
+        if basis.is_many() {
+            parts.extend(known.parts(&sums));
+            parts.extend(known.siblings(relations));
+        }
         let floors = floors && parts.is_empty();
         if basis.varies_parts() {
             known.vary(&parts, relations, &sums, &products);
@@ -109,6 +116,7 @@ impl SymbolMap {
         let mut symbol_map = SymbolMap {
             symbols: Vec::new(),
             steps: Vec::new(),
+            offsets: Vec::new(),
             least: Vec::new(),
             follows: Vec::new(),
             constants,
@@ -126,7 +134,7 @@ impl SymbolMap {
                         if !basis.is_many() {
                             return Ok(None);
                         }
-                        symbol_map.add(at, 1, SMALLEST, Some(Follows::Remainder(rest)));
+                        symbol_map.add(at, 1, Role::Size, Some(Follows::Remainder(rest)));
                         basis.know(Poly::symbol(symbol_map.symbols() - 1), &list)
                     }
                     Some((sum, _)) => basis.know(sum, &list),
@@ -137,15 +145,13 @@ impl SymbolMap {
                             if !basis.takes(role, &list, symbol_map.symbols()) {
                                 return Ok(None);
                             }
-                            // What begins after the first element is no special case.
-                            let least = if role == Role::Offset { 1 } else { SMALLEST };
-                            let step = relations.step(at, examples);
+                            let (least, step) = (least(role), relations.step(at, examples));
                             let small = list.iter().any(|&n| n < least * step);
                             if small && !basis.shows_small(role) {
                                 return Err((at, least * step));
                             }
                             let follows = symbol_map.floor(&known, at, floors && step == 1);
-                            symbol_map.add(at, step, least, follows);
+                            symbol_map.add(at, step, role, follows);
                             let point = |example: &Vec<i64>| symbol_map.point(example);
                             let points: Vec<Vec<i64>> = examples.iter().map(point).collect();
                             let new = basis.add(&points, step, &list);
@@ -161,10 +167,11 @@ impl SymbolMap {
         Ok((!symbol_map.symbols.is_empty()).then_some(symbol_map))
     }
 
-    fn add(&mut self, at: usize, step: i64, least: i64, follows: Option<Follows>) {
+    fn add(&mut self, at: usize, step: i64, role: Role, follows: Option<Follows>) {
         self.symbols.push(at);
         self.steps.push(step);
-        self.least.push(least);
+        self.offsets.push(role == Role::Offset);
+        self.least.push(least(role));
         self.follows.push(follows);
     }
 
@@ -197,6 +204,10 @@ impl SymbolMap {
     /// The value below which a trace is a special case, of a symbol.
     pub fn least(&self, s: usize) -> i64 {
         self.least[s]
+    }
+
+    pub fn is_offset(&self, s: usize) -> bool {
+        self.offsets[s]
     }
 
     /// The symbols that are what others leave of a whole, each with these others.
@@ -320,6 +331,11 @@ impl SymbolMap {
         }
         Some(numbers)
     }
+}
+
+/// What begins after the first element is no special case.
+fn least(role: Role) -> i64 {
+    if role == Role::Offset { 1 } else { SMALLEST }
 }
 
 #[cfg(test)]

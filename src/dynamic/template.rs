@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::expr::{Datum, Expr, Finder};
-use super::possible::{at_point, last_possible, said};
+use super::possible::{LARGEST, at_point, last_possible, said};
 use super::shares;
 use super::symbol_map::SymbolMap;
 use crate::graph::ValueId;
@@ -193,6 +193,9 @@ impl<'a> Probe<'a> {
     /// plans.)
     fn common_region(&mut self, base: &[i64]) -> (Vec<i64>, Vec<i64>) {
         let count = base.len();
+        if self.is_special(base) {
+            return (base.to_vec(), base.to_vec());
+        }
         let largest = base.iter().max().map_or(0, |n| n.saturating_mul(FARTHER));
         let least = |s: usize| self.symbol_map.least(s);
         let lowest: Vec<i64> = (0..count).map(least).collect();
@@ -226,11 +229,28 @@ impl<'a> Probe<'a> {
         (border(i64::min, lowest), border(i64::max, highest))
     }
 
-    /// Between which values a symbol will be: as the program says, else any size that is not very much larger.
+    /// Whether a point close by, at which all of many sizes are others, has another plan: those of the base may be equal.
+    fn is_special(&mut self, base: &[i64]) -> bool {
+        let near = |s: usize| base[s] + 1 + turned(s, 0, base.len());
+        let mut point: Vec<i64> = (0..base.len()).map(near).collect();
+        if base.len() <= PROBED {
+            for s in 0..base.len() {
+                point[s] = self.last_possible(base, s, point[s]);
+            }
+        }
+        self.symbol_map.settle(&mut point).is_none() || !self.agrees(&point)
+    }
+
+    /// Between which values a symbol will be: as the program says, else any size that is not very much larger; a slice may begin
+    /// anywhere.
     fn range(&self, base: &[i64], s: usize) -> (i64, i64) {
         let said = said(self.symbol_map, self.records, base, s);
         let smallest = self.symbol_map.least(s);
-        let (least, most) = said.unwrap_or((smallest, base[s].saturating_mul(FARTHER)));
+        let farther = || match self.symbol_map.is_offset(s) {
+            true => LARGEST,
+            false => base[s].saturating_mul(FARTHER),
+        };
+        let (least, most) = said.unwrap_or_else(|| (smallest, farther()));
         (least.clamp(smallest, base[s]), most.max(base[s]))
     }
 

@@ -232,6 +232,24 @@ fn two_sizes_may_vary_at_once() {
     assert_eq!(instantiated[4..], [true, true], "{instantiated:?}");
 }
 
+/// The sum of 35 numbers from a place on.
+fn slice(offset: i64) -> Records {
+    let mut s = Scribe::default();
+    let mut x = s.leaf(&[100_000]);
+    x.view.layout = x.view.layout.slice(&[offset], &[35], &[1]);
+    let sum = vec![of(&x), ints(&[0]), Arg::Bool(false), Arg::None];
+    let sum = s.op("aten::sum.dim_IntList", sum, &[]);
+    s.finish(&[&sum])
+}
+
+#[test]
+fn slices_from_the_start_to_the_end_have_two_programs() {
+    let planning = Planning::default();
+    let instantiated = planning.each((0..2857).map(|n| slice(35 * n)));
+    assert_eq!(instantiated.iter().filter(|&&was| !was).count(), 2, "of the first two");
+    assert!(planning.plan(&slice(100_000 - 35)).1);
+}
+
 #[test]
 fn other_structures_are_other_families() {
     let planning = Planning::default();
@@ -385,6 +403,23 @@ fn two_traces_tell_many_sizes_apart() {
     let rows = [[9, 14, 21, 30, 40], [11, 10, 25, 31, 38], [30, 5, 8, 12, 6], [70, 90, 4, 9, 50]];
     let instantiated = planning.each(rows.map(|rows| experts(&rows)));
     assert_eq!(instantiated, [false, false, true, true]);
+}
+
+#[test]
+fn sizes_that_did_not_vary_yet_do_if_what_is_done_with_others_that_do_is_the_same() {
+    let planning = Planning::default();
+    let rows = [[9, 20, 33, 47, 64], [12, 18, 29, 47, 64], [11, 25, 31, 40, 70]];
+    assert_eq!(planning.each(rows.map(|rows| experts(&rows))), [false, false, true]);
+}
+
+#[test]
+fn a_trace_of_experts_with_equal_rows_is_planned_at_no_other_points() {
+    let planning = Planning::default();
+    let rows = [[9, 20, 33, 47, 64], [12, 12, 29, 46, 66]];
+    assert_eq!(planning.each(rows.map(|rows| experts(&rows))), [false, false]);
+    assert_eq!(planning.probes.get(), 0);
+    let more = [[13, 17, 30, 41, 60], [14, 18, 34, 43, 61]];
+    assert_eq!(planning.each(more.map(|rows| experts(&rows))), [false, true]);
 }
 
 /// Rows that are sorted by expert, each part through the expert's weight, put together again.
