@@ -231,13 +231,11 @@ impl<'a> Probe<'a> {
 
     /// Whether a point close by, at which all of many sizes are others, has another plan: those of the base may be equal.
     fn is_special(&mut self, base: &[i64]) -> bool {
-        let near = |s: usize| base[s] + 1 + turned(s, 0, base.len());
+        let near = |s: usize| {
+            let next = base[s] + 1 + turned(s, 0, base.len());
+            if base.len() <= PROBED { self.last_possible(base, s, next) } else { next }
+        };
         let mut point: Vec<i64> = (0..base.len()).map(near).collect();
-        if base.len() <= PROBED {
-            for s in 0..base.len() {
-                point[s] = self.last_possible(base, s, point[s]);
-            }
-        }
         self.symbol_map.settle(&mut point).is_none() || !self.agrees(&point)
     }
 

@@ -215,6 +215,56 @@ def test_values_of_another_type_are_refused_at_the_call():
     check(lambda x, m, v: x.clone().index_put_((m,), v), x, mask, torch.tensor([2]))
 
 
+def nothing_but_the_mask_is_read(select):
+    """Of what has been computed so far and of where a mask says."""
+    x, mask = source(DEVICE), mask_of(SHAPE, torch.bool, DEVICE)
+    torchacc.sync()
+    before = torchacc.metrics()
+    y = select(x * 2, mask)
+    after = torchacc.metrics()
+    assert [after[name] - before[name] for name in ("cuts", "immediate_copies")] == [0, 1]
+    assert torch.equal(y.cpu(), select(x.cpu() * 2, mask.cpu()))
+
+
+def test_what_a_mask_selects_from_is_not_read():
+    nothing_but_the_mask_is_read(lambda x, m: x[m])
+    nothing_but_the_mask_is_read(lambda x, m: x[m[:, 0, 0]])
+    nothing_but_the_mask_is_read(lambda x, m: x[:, m[0]])
+    nothing_but_the_mask_is_read(
+        lambda x, m: x[m[:, 0, 0], torch.zeros(1, dtype=int, device=x.device)]
+    )
+    nothing_but_the_mask_is_read(torch.masked_select)
+    nothing_but_the_mask_is_read(lambda x, m: x.masked_select(m[0]))
+
+
+def test_a_mask_among_indices_says_where_to_write():
+    def write(x):
+        rows = mask_of(SHAPE[:1], torch.bool, x.device)
+        x = x.clone()
+        x[rows, 1] = 7.0
+        x.index_put_((rows, torch.tensor([2], device=x.device)), x.new_tensor(1.5), accumulate=True)
+        return x
+
+    check(write, source("cpu"))
+
+
+@pytest.mark.parametrize("kind", ["selects", "is filled"])
+def test_a_number_in_a_tensor_of_the_cpu_may_stand_with_a_mask(kind):
+    def fill(x):
+        mask = mask_of(SHAPE, torch.bool, x.device)
+        if kind == "selects":
+            return torch.where(mask, x, torch.tensor(-2.5))
+        return (x * 2).masked_fill(mask, torch.tensor(torch.finfo(x.dtype).min))
+
+    x = source(DEVICE)
+    torchacc.sync()
+    before = torchacc.metrics()
+    fill(x)
+    after = torchacc.metrics()
+    assert all(before[name] == after[name] for name in ("cuts", "immediate_runs", "host_calls"))
+    check(fill, source("cpu"))
+
+
 def test_rows_of_bools_are_read_without_a_cut():
     bits = mask_of((8, 4), torch.bool, DEVICE)
     torchacc.sync()

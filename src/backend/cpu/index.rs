@@ -71,49 +71,105 @@ fn take_as<T: Plain>(x: &Bound, rows: &[usize], size: usize, inner: usize, write
     });
 }
 
-/// For every element of an index, in order: the flat element of an array of sizes `x` that it names.
-fn targets(x: &[i64], index: &Bound, axis: usize) -> Result<Vec<usize>> {
-    let mut all = indices(index, in_range(Op::Gather, axis, x[axis]))?;
-    if all.is_empty() {
-        return Ok(all);
+/// An index along an axis of an array, in pieces of as many elements as are worth a task. No two pieces name an element of the
+/// same piece of the array.
+struct Pieces<'a> {
+    index: &'a Bound,
+    /// Sizes of the array and of the index from the first dimension on in which they differ, or which is the axis.
+    sizes: &'a [i64],
+    index_sizes: &'a [i64],
+    axis: usize,
+    /// So many of these are a piece.
+    batch: usize,
+}
+
+impl<'a> Pieces<'a> {
+    /// Of an index all of which is checked. `cost`: bytes that a task works on, by the numbers of elements of the array and of the
+    /// index in one of the parts that may be a piece.
+    fn new(
+        sizes: &'a [i64],
+        index: &'a Bound,
+        axis: usize,
+        cost: impl Fn(usize, usize) -> usize,
+    ) -> Result<Pieces<'a>> {
+        check_all(index, in_range(Op::Gather, axis, sizes[axis]))?;
+        let differs = (0..axis).find(|&d| sizes[d] != index.sizes()[d]);
+        let first = differs.unwrap_or(axis);
+        let (sizes, index_sizes) = (&sizes[first..], &index.sizes()[first..]);
+        let pieces = Pieces { index, sizes, index_sizes, axis: axis - first, batch: 1 };
+        let (part, of_index) = (numel(sizes) as usize, numel(index_sizes) as usize);
+        Ok(Pieces { batch: (GRAIN / cost(part, of_index).max(1)).max(1), ..pieces })
     }
-    let (sizes, strides) = (index.sizes(), contiguous_strides(x));
-    // Rows along the last dimension that has more than one element, and their place in the others.
-    let is_long = |&d: &usize| d == axis || sizes[d] > 1;
-    let last = (0..sizes.len()).rev().find(is_long).unwrap_or(axis);
-    let along = strides[axis] as usize;
-    let across = if last == axis { 0 } else { strides[last] as usize };
-    let mut at = vec![0i64; last];
-    let mut place = 0i64;
-    for row in all.chunks_exact_mut(sizes[last] as usize) {
-        let start = place as usize;
-        row.iter_mut().enumerate().for_each(|(n, i)| *i = start + *i * along + n * across);
-        for d in (0..last).rev() {
-            let stride = if d == axis { 0 } else { strides[d] };
-            at[d] += 1;
-            place += stride;
-            if at[d] < sizes[d] {
-                break;
+
+    /// How many elements of the array a piece has; the last one may have fewer.
+    fn array(&self) -> usize {
+        self.batch * numel(self.sizes) as usize
+    }
+
+    /// Likewise of the index.
+    fn index(&self) -> usize {
+        self.batch * numel(self.index_sizes) as usize
+    }
+
+    /// For so many elements of the `n`-th piece of the index, in order: the element of that piece of the array that each names.
+    fn targets(&self, n: usize, count: usize) -> Vec<usize> {
+        let from = n * self.index();
+        let mut all: Vec<usize> = match self.index.dtype {
+            DType::I32 => {
+                (self.index.dense::<i32>()[from..][..count].iter()).map(|&i| i as usize).collect()
             }
-            place -= at[d] * stride;
-            at[d] = 0;
+            _ => self.index.dense::<i64>()[from..][..count].iter().map(|&i| i as usize).collect(),
+        };
+        let Pieces { sizes: array, index_sizes: sizes, axis, .. } = *self;
+        let strides = contiguous_strides(array);
+        // Rows along the last dimension that has more than one element, and their place in the others.
+        let is_long = |&d: &usize| d == axis || sizes[d] > 1;
+        let last = (0..sizes.len()).rev().find(is_long).unwrap_or(axis);
+        let along = strides[axis] as usize;
+        let across = if last == axis { 0 } else { strides[last] as usize };
+        let (mut at, mut place) = (vec![0i64; last], 0i64);
+        let (rows, part) = (sizes[..last].iter().product::<i64>(), numel(array));
+        for (row_number, row) in all.chunks_exact_mut(sizes[last] as usize).enumerate() {
+            let start = (place + row_number as i64 / rows * part) as usize;
+            row.iter_mut().enumerate().for_each(|(n, i)| *i = start + *i * along + n * across);
+            for d in (0..last).rev() {
+                let stride = if d == axis { 0 } else { strides[d] };
+                at[d] += 1;
+                place += stride;
+                if at[d] < sizes[d] {
+                    break;
+                }
+                place -= at[d] * stride;
+                at[d] = 0;
+            }
         }
+        all
     }
-    Ok(all)
+}
+
+/// The first error of an index.
+fn check_all(index: &Bound, check: impl Fn(i64) -> Result<usize>) -> Result<()> {
+    match index.dtype {
+        DType::I32 => index.dense::<i32>().iter().try_for_each(|&i| check(i as i64).map(|_| ())),
+        DType::I64 => index.dense::<i64>().iter().try_for_each(|&i| check(i).map(|_| ())),
+        other => internal!("index of {other}"),
+    }
 }
 
 pub fn gather(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
-    let targets = targets(reads[0].sizes(), &reads[1], attrs[0].int() as usize)?;
-    by_size!(writes[0].dtype, gather_as(&reads[0], &targets, &writes[0]));
+    let cost = |_, index| index * 16;
+    let pieces = Pieces::new(reads[0].sizes(), &reads[1], attrs[0].int() as usize, cost)?;
+    by_size!(writes[0].dtype, gather_as(&reads[0], &pieces, &writes[0]));
     Ok(())
 }
 
-fn gather_as<T: Plain>(x: &Bound, targets: &[usize], write: &Bound) {
+fn gather_as<T: Plain>(x: &Bound, pieces: &Pieces, write: &Bound) {
     let x = x.dense::<T>();
-    parallel_chunks(write.result::<T>(), 1024, 1024 * 16, |n, out| {
-        for (out, &from) in out.iter_mut().zip(&targets[n * 1024..]) {
-            *out = x[from];
-        }
+    let size = pieces.index();
+    parallel_chunks(write.result::<T>(), size, size * 16, |n, out| {
+        let x = &x[n * pieces.array()..];
+        let targets = pieces.targets(n, out.len());
+        out.iter_mut().zip(targets).for_each(|(out, from)| *out = x[from]);
     });
 }
 
@@ -333,44 +389,68 @@ impl<T: Term<A>, A: Wide> Kernel for Plus<'_, T, A> {
 }
 
 pub fn scatter(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
-    let axis = attrs[0].int() as usize;
     let (base, x, out) = (&reads[0], &reads[2], &writes[0]);
-    let targets = targets(base.sizes(), &reads[1], axis)?;
+    let cost = |array, index| if are_many(array, index) { (array + index) * 8 } else { index * 32 };
+    let pieces = Pieces::new(base.sizes(), &reads[1], attrs[0].int() as usize, cost)?;
     if !in_place(base, out) {
         copy(base, out)?;
     }
     match Reduction::of(attrs) {
-        Reduction::Last => by_size!(base.dtype, scatter_as(&targets, x, out)),
-        Reduction::Sum => by_term!(base.dtype, reduce_as(Wide::plus, &targets, x, out)),
-        Reduction::Product => by_term!(base.dtype, reduce_as(Wide::times, &targets, x, out)),
-        Reduction::Max => by_term!(base.dtype, reduce_as(Wide::larger, &targets, x, out)),
-        Reduction::Min => by_term!(base.dtype, reduce_as(Wide::smaller, &targets, x, out)),
+        Reduction::Last => by_size!(base.dtype, scatter_as(&pieces, x, out)),
+        Reduction::Sum => by_term!(base.dtype, reduce_as(Wide::plus, &pieces, x, out)),
+        Reduction::Product => by_term!(base.dtype, reduce_as(Wide::times, &pieces, x, out)),
+        Reduction::Max => by_term!(base.dtype, reduce_as(Wide::larger, &pieces, x, out)),
+        Reduction::Min => by_term!(base.dtype, reduce_as(Wide::smaller, &pieces, x, out)),
     }
     Ok(())
 }
 
-/// In the order of the index: the last of several writes to one element stays.
-fn scatter_as<T: Plain>(targets: &[usize], x: &Bound, write: &Bound) {
+/// Whether so many elements of an index name so much of an array that all of it is gone through.
+fn are_many(array: usize, index: usize) -> bool {
+    index * FEW >= array
+}
+
+/// `task(targets, x, out)` for each piece of the index, of `x`, which is as large, and of the result.
+fn for_pieces<T: Plain>(
+    pieces: &Pieces,
+    x: &Bound,
+    write: &Bound,
+    task: impl Fn(&[usize], &[T], &mut [T]) + Sync,
+) {
     let (x, out) = (x.dense::<T>(), write.result::<T>());
-    targets.iter().zip(x).for_each(|(&to, &v)| out[to] = v);
+    let (array, index) = (pieces.array(), pieces.index());
+    if index > 0 {
+        parallel_chunks(out, array, GRAIN, |n, out| {
+            let x = &x[n * index..x.len().min((n + 1) * index)];
+            task(&pieces.targets(n, x.len()), x, out);
+        });
+    }
+}
+
+/// In the order of the index: the last of several writes to one element stays.
+fn scatter_as<T: Plain>(pieces: &Pieces, x: &Bound, write: &Bound) {
+    for_pieces::<T>(pieces, x, write, |targets, x, out| {
+        targets.iter().zip(x).for_each(|(&to, &v)| out[to] = v);
+    });
 }
 
 fn reduce_as<T: Term<A>, A: Wide>(
-    join: impl Fn(A, A) -> A,
-    targets: &[usize],
+    join: impl Fn(A, A) -> A + Sync,
+    pieces: &Pieces,
     x: &Bound,
     write: &Bound,
 ) {
-    let (x, out) = (x.dense::<T>(), write.result::<T>());
-    if targets.len() * FEW >= out.len() {
-        let mut wide: Vec<A> = out.iter().map(|v| v.widen()).collect();
-        targets.iter().zip(x).for_each(|(&to, v)| wide[to] = join(wide[to], v.widen()));
-        return out.iter_mut().zip(wide).for_each(|(to, all)| *to = T::narrow(all));
-    }
-    let order = by_target(targets, out.len());
-    for group in order.chunk_by(|&a, &b| targets[a] == targets[b]) {
-        let to = targets[group[0]];
-        let all = group.iter().fold(out[to].widen(), |all, &n| join(all, x[n].widen()));
-        out[to] = T::narrow(all);
-    }
+    for_pieces::<T>(pieces, x, write, |targets, x, out| {
+        if are_many(out.len(), targets.len()) {
+            let mut wide: Vec<A> = out.iter().map(|v| v.widen()).collect();
+            targets.iter().zip(x).for_each(|(&to, v)| wide[to] = join(wide[to], v.widen()));
+            return out.iter_mut().zip(wide).for_each(|(to, all)| *to = T::narrow(all));
+        }
+        let order = by_target(targets, out.len());
+        for group in order.chunk_by(|&a, &b| targets[a] == targets[b]) {
+            let to = targets[group[0]];
+            let all = group.iter().fold(out[to].widen(), |all, &n| join(all, x[n].widen()));
+            out[to] = T::narrow(all);
+        }
+    });
 }

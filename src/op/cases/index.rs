@@ -9,6 +9,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(distinct_writes());
     cases.extend(sums());
     cases.extend(updates());
+    cases.extend(many_rows());
     cases.extend(in_place());
     cases.extend(out_of_range());
     cases.extend(gradients());
@@ -221,6 +222,23 @@ fn updates() -> Vec<Case> {
                     add(Op::Scatter, attrs(), DType::I32, &along, engines & CUDA_ALL);
                 }
             }
+        }
+    }
+    cases
+}
+
+/// Of so many rows that several tasks share them, and the last has fewer.
+fn many_rows() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let sizes = [70, 40, 21];
+    for (n, of) in [(1, [70, 37, 21]), (2, [70, 40, 3]), (2, [70, 39, 21])] {
+        let at = || below(DType::I64, &of, sizes[n]);
+        let gather = case(Op::Gather, [axis(n)], [bytes(DType::F32, &sizes), at()]);
+        cases.push(gather.exactly_on(HOST));
+        for how in [Reduction::Last, Reduction::Sum] {
+            let operands = [values(DType::F32, &sizes), at(), values(DType::F32, &of)];
+            let case = case(Op::Scatter, [axis(n), how.attr()], operands);
+            cases.push(case.on(CPU, Bound::Bits, Bound::Steps(4.0)));
         }
     }
     cases

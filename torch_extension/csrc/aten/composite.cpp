@@ -1,7 +1,9 @@
 // Operators that PyTorch routes to names of their own for devices like this one.
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addr_native.h>
 #include <ATen/ops/chunk.h>
+#include <ATen/ops/index.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sub.h>
@@ -51,6 +53,21 @@ at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& vec1, const at::T
 
 // There are no nested tensors on the device, and PyTorch's encoder makes one of what is aligned.
 bool is_left_aligned(const at::Tensor&, const at::Tensor&) { return false; }
+
+// (self, mask). What is read is the mask, not what it selects from.
+void masked_select(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const at::Tensor self = torch::jit::peek(*stack, 0, 2).toTensor();
+  const at::Tensor mask = torch::jit::peek(*stack, 1, 2).toTensor();
+  if (mask.scalar_type() != at::kBool || mask.device() != self.device() || self.has_names() ||
+      mask.has_names()) {
+    return record_boxed(op, stack);
+  }
+  const auto [from, where] = at::expand_outplace(self, mask, "masked_select");
+  torch::jit::drop(*stack, 2);
+  // A number has no dimension to be selected along.
+  const auto lined = [](const at::Tensor& one) { return one.dim() == 0 ? one.view({1}) : one; };
+  stack->emplace_back(at::index(lined(*from), {lined(*where)}));
+}
 
 void convolution_overrideable(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   static const auto op = find("aten::convolution");

@@ -83,6 +83,7 @@ at::Tensor addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor
 at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
                      const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out);
 bool is_left_aligned(const at::Tensor& tensor, const at::Tensor& mask);
+void masked_select(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void convolution_overrideable(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void convolution_backward_overrideable(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(

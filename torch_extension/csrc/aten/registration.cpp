@@ -106,6 +106,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("addr", &addr);
   m.impl("roll", &roll);
   m.impl("stack", &stack);
+  m.impl("masked_select", torch::CppFunction::makeFromBoxedFunction<&masked_select>());
   m.impl("cat", torch::CppFunction::makeFromBoxedFunction<&cat>());
   m.impl("cat.out", torch::CppFunction::makeFromBoxedFunction<&cat_out>());
   m.impl("select_backward", &select_backward);

@@ -288,14 +288,20 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
   } catch (const std::exception&) {
     raise_as_cpu(call);
     // The Meta kernel refuses what the CPU's accepts.
-    if (const auto results = dry_run_in_full(call)) {
-      return returns_fresh(call) ? shapes_of(call, *results) : nullptr;
-    }
+    const auto results = dry_run_in_full(call);
+    if (results.has_value() && returns_fresh(call)) return shapes_of(call, *results);
     // Some Meta kernels want numbers in tensors to lie where the other tensors do; others read
     // them.
     const auto values = call.inputs();
-    if (std::none_of(values.begin(), values.end(), is_number)) throw;
-    known = infer(true);
+    if (std::any_of(values.begin(), values.end(), is_number)) {
+      try {
+        known = infer(true);
+      } catch (const std::exception&) {
+        if (!results.has_value()) throw;
+      }
+    } else if (!results.has_value()) {
+      throw;
+    }
   }
   if (!known) return nullptr;
   check_types(call);

@@ -1,5 +1,8 @@
 #include "record/recorder.h"
 
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/unbind.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -152,6 +155,39 @@ void clamp_as_pytorch(torch::jit::Stack& stack, const OperatorInfo& info) {
   }
 }
 
+// Makes of masks among the indices the places of their true elements: so the host reads these, not
+// what they select from. Not of masks that PyTorch refuses or warns of.
+bool number_masks(const OperatorInfo& info, torch::jit::Stack& stack) {
+  c10::IValue* const values = &stack[stack.size() - info.parameters.size()];
+  size_t at = 0;
+  while (at < info.parameters.size() && info.parameters[at].role != Role::OptionalList) ++at;
+  if (at == info.parameters.size() || !values[0].isTensor()) return false;
+  const at::IntArrayRef sizes = values[0].toTensor().sizes();
+  std::vector<std::optional<at::Tensor>> indices;
+  size_t dim = 0;
+  for (const c10::IValue& value : values[at].toListRef()) {
+    const bool present = value.isTensor() && value.toTensor().defined();
+    indices.push_back(present ? std::optional(value.toTensor()) : std::nullopt);
+    const bool is_mask = present && !at::isIntegralType(value.toTensor().scalar_type(), false);
+    const auto rank = static_cast<size_t>(is_mask ? value.toTensor().dim() : 1);
+    const bool fits = rank != 0 && dim + rank <= sizes.size() &&
+                      (!is_mask || value.toTensor().sizes() == sizes.slice(dim, rank));
+    const bool is_byte = present && value.toTensor().scalar_type() == at::kByte;
+    if (!fits || is_byte || (is_mask && !is_acc(value.toTensor()))) return false;
+    dim += rank;
+  }
+  c10::List<std::optional<at::Tensor>> numbers;
+  for (const std::optional<at::Tensor>& index : indices) {
+    if (!index.has_value() || index->scalar_type() != at::kBool) {
+      numbers.push_back(index);
+      continue;
+    }
+    for (const at::Tensor& places : at::unbind(at::nonzero(*index), 1)) numbers.push_back(places);
+  }
+  values[at] = std::move(numbers);
+  return true;
+}
+
 }  // namespace
 
 Views argument_views(const Call& call) {
@@ -189,7 +225,7 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Call call(info, *stack);
   // How many elements a mask selects, and so what fits beside it, is a matter of values.
   if (call.has_mask_among_indices() || (info->immediate == Immediate::WithMask && call.has_mask()))
-    return run_immediately(*info, *stack);
+    return number_masks(*info, *stack) ? record_boxed(op, stack) : run_immediately(*info, *stack);
   if (writes_elements_twice(call)) return run_immediately(*info, *stack);
   if (info->seeded) check_numbers(call);
   const auto shapes = infer_shapes(call);
