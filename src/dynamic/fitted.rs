@@ -4,7 +4,8 @@ use super::poly::Poly;
 use super::relations::{Product, Relations, Role, Sum};
 use std::collections::{HashMap, HashSet};
 
-/// A whole of so many parts that vary is a region of its own: no part can be as large as each of them alone.
+/// A whole of so many parts that vary is a region of its own: no part can be as large as each of them alone. Of so many siblings
+/// that vary, each may.
 pub const PARTS: usize = 3;
 
 /// A number that is the sum of others, in each example.
@@ -113,13 +114,6 @@ impl<'a> FittedNumbers<'a> {
         };
         let lists = relations.siblings().map(of);
         lists.filter(|lists| lists.iter().filter(varies).count() >= PARTS).flatten().collect()
-    }
-
-    /// Whether sizes that vary each for itself are equal in one of the examples, which then has a plan of its own.
-    pub fn are_siblings_equal(&self, example: &[i64], relations: &Relations) -> bool {
-        let Some(at) = self.examples.iter().position(|one| one == example) else { return false };
-        let mut met = HashSet::new();
-        !self.siblings(relations).iter().all(|list| met.insert(list[at]))
     }
 
     /// The wholes that a sum has, with their parts.

@@ -25,6 +25,8 @@ const SHRINKS: usize = 3;
 const NEIGHBOURS: [i64; 3] = [0, 1, -1];
 /// Points that must agree beyond those that determine a polynomial.
 const SPARE: usize = 2;
+/// Points close by that many sizes are tried at first.
+const NEARBY: usize = 3;
 /// Of so many symbols at the most it is asked for each how far it can go.
 const PROBED: usize = 32;
 
@@ -229,14 +231,20 @@ impl<'a> Probe<'a> {
         (border(i64::min, lowest), border(i64::max, highest))
     }
 
-    /// Whether a point close by, at which all of many sizes are others, has another plan: those of the base may be equal.
+    /// Whether points close by, at which all of many sizes are others, have other plans: those of the base may be equal.
     fn is_special(&mut self, base: &[i64]) -> bool {
-        let near = |s: usize| {
-            let next = base[s] + 1 + turned(s, 0, base.len());
-            if base.len() <= PROBED { self.last_possible(base, s, next) } else { next }
+        let count = base.len();
+        let differs = |turn: usize| {
+            let near = |s: usize| {
+                let next = base[s] + 1 + (turn as i64 + 1) * turned(s, turn, count);
+                if count <= PROBED { self.last_possible(base, s, next) } else { next }
+            };
+            let mut point: Vec<i64> = (0..count).map(near).collect();
+            // Each may be possible, but not all of them.
+            let point = self.symbol_map.settle(&mut point).map(|()| self.reachable(base, &point));
+            point.is_some_and(|point| point != base && !self.agrees(&point))
         };
-        let mut point: Vec<i64> = (0..base.len()).map(near).collect();
-        self.symbol_map.settle(&mut point).is_none() || !self.agrees(&point)
+        (0..NEARBY).all(differs)
     }
 
     /// Between which values a symbol will be: as the program says, else any size that is not very much larger; a slice may begin

@@ -413,13 +413,12 @@ fn sizes_that_did_not_vary_yet_do_if_what_is_done_with_others_that_do_is_the_sam
 }
 
 #[test]
-fn a_trace_of_experts_with_equal_rows_is_planned_at_no_other_points() {
+fn experts_with_equal_rows_are_learnt_from_too() {
     let planning = Planning::default();
-    let rows = [[9, 20, 33, 47, 64], [12, 12, 29, 46, 66]];
-    assert_eq!(planning.each(rows.map(|rows| experts(&rows))), [false, false]);
-    assert_eq!(planning.probes.get(), 0);
-    let more = [[13, 17, 30, 41, 60], [14, 18, 34, 43, 61]];
-    assert_eq!(planning.each(more.map(|rows| experts(&rows))), [false, true]);
+    let rows =
+        |n: i64| -> Vec<i64> { (0..16).map(|i| 12 + (7 * n * n + i * (3 * n + 5)) % 18).collect() };
+    let instantiated = planning.each((1..7).map(|n| experts(&rows(n))));
+    assert_eq!(instantiated[3..], [true; 3], "{instantiated:?}");
 }
 
 /// Rows that are sorted by expert, each part through the expert's weight, put together again.

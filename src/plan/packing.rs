@@ -58,43 +58,61 @@ pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64) -> Packe
             }
             let packed = best_fit(blocks, taken, &order);
             let reaches = |&i: &usize| packed.offsets[i] + blocks[i].bytes > taken.bytes + enough;
+            // In the same order they would be placed as they were.
+            let is_settled = order.is_sorted_by_key(|i| !reaches(i));
             order.sort_by_key(|i| !reaches(i));
             if packed.bytes < best.bytes {
                 best = packed;
+            }
+            if is_settled {
+                break;
             }
         }
     }
     best
 }
 
+/// A block that has its place.
+struct Placed {
+    offset: u64,
+    end: u64,
+    first: usize,
+    last: usize,
+}
+
 /// Each block in turn goes into the smallest gap that takes it between the blocks that live at the same time.
 fn best_fit(blocks: &[Block], taken: &ResultsLayout, order: &[usize]) -> Packed {
     let mut offsets = vec![0u64; blocks.len()];
-    // Nothing lies over the border of the two.
-    let border = Block { bytes: 0, first: 0, last: usize::MAX, roams: false };
+    let at = |offset: u64, block: &Block| Placed {
+        offset,
+        end: offset + block.bytes,
+        first: block.first,
+        last: block.last,
+    };
     // By offset.
-    let mut placed: Vec<(u64, &Block)> = Vec::with_capacity(blocks.len() + taken.blocks.len() + 1);
-    placed.extend(taken.blocks.iter().map(|(offset, block)| (*offset, block)));
-    placed.push((taken.bytes, &border));
+    let mut placed: Vec<Placed> = Vec::with_capacity(blocks.len() + taken.blocks.len() + 1);
+    placed.extend(taken.blocks.iter().map(|(offset, block)| at(*offset, block)));
+    // Nothing lies over the border of the two.
+    placed.push(Placed { offset: taken.bytes, end: taken.bytes, first: 0, last: usize::MAX });
     let mut height = taken.bytes;
     for &i in order {
         let block = &blocks[i];
         let mut floor = if block.roams { 0 } else { taken.bytes };
         let mut best = None::<(u64, u64)>;
-        for &(offset, other) in &placed {
+        for other in &placed {
             if other.last < block.first || block.last < other.first {
                 continue;
             }
-            let gap = offset.saturating_sub(floor);
+            let gap = other.offset.saturating_sub(floor);
             if gap >= block.bytes && gap > 0 && best.is_none_or(|(smallest, _)| gap < smallest) {
                 best = Some((gap, floor));
             }
-            floor = floor.max(offset + other.bytes);
+            floor = floor.max(other.end);
         }
         offsets[i] = best.map_or(floor, |(_, offset)| offset);
         height = height.max(offsets[i] + block.bytes);
-        let at = placed.partition_point(|(offset, _)| *offset <= offsets[i]);
-        placed.insert(at, (offsets[i], block));
+        let next = placed.partition_point(|other| other.offset <= offsets[i]);
+        placed.insert(next, at(offsets[i], block));
     }
     Packed { offsets, bytes: height - taken.bytes }
 }

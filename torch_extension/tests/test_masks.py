@@ -246,6 +246,25 @@ def test_a_mask_among_indices_says_where_to_write():
         return x
 
     check(write, source("cpu"))
+    nothing_but_the_mask_is_read(
+        lambda x, m: x.index_put(
+            (m[:, 0, 0], torch.tensor([2], device=x.device)), x.new_tensor(3.0)
+        )
+    )
+
+
+def test_lists_of_masks_of_other_operators_are_their_own():
+    with torch.library._scoped_library("torchacc_masks", "DEF") as library:
+        library.define("count(Tensor x, Tensor?[] masks) -> Tensor")
+        library.define("flags(Tensor x, Tensor[] flags, Tensor?[] indices) -> Tensor")
+        library.impl("count", lambda x, masks: x + sum(int(m.sum()) for m in masks), "CPU")
+        library.impl("flags", lambda x, flags, indices: x + int(flags[0].sum()), "CPU")
+        library.impl("count", lambda x, masks: torch.empty_like(x), "Meta")
+        library.impl("flags", lambda x, flags, indices: torch.empty_like(x), "Meta")
+        operators, mask = torch.ops.torchacc_masks, torch.tensor([True, False, True])
+        index = torch.tensor([0])
+        check(lambda x, m: operators.count(x, [m[:2], m]), torch.zeros(2, 3), mask)
+        check(lambda x, m, i: operators.flags(x, [m], [i, i]), torch.zeros(3), mask, index)
 
 
 @pytest.mark.parametrize("kind", ["selects", "is filled"])

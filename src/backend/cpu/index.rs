@@ -164,9 +164,17 @@ pub fn gather(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
 }
 
 fn gather_as<T: Plain>(x: &Bound, pieces: &Pieces, write: &Bound) {
-    let x = x.dense::<T>();
+    let (x, out) = (x.dense::<T>(), write.result::<T>());
     let size = pieces.index();
-    parallel_chunks(write.result::<T>(), size, size * 16, |n, out| {
+    if out.len() <= size {
+        // Elements of one piece are read by several tasks all the same.
+        let targets = pieces.targets(0, out.len());
+        return parallel_chunks(out, 1024, 1024 * 16, |n, out| {
+            let targets = &targets[n * 1024..];
+            out.iter_mut().zip(targets).for_each(|(out, &from)| *out = x[from]);
+        });
+    }
+    parallel_chunks(out, size, size * 16, |n, out| {
         let x = &x[n * pieces.array()..];
         let targets = pieces.targets(n, out.len());
         out.iter_mut().zip(targets).for_each(|(out, from)| *out = x[from]);

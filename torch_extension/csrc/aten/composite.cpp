@@ -62,7 +62,7 @@ void masked_select(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       mask.has_names()) {
     return record_boxed(op, stack);
   }
-  const auto [from, where] = at::expand_outplace(self, mask, "masked_select");
+  const auto [where, from] = at::expand_outplace(mask, self, "masked_select");
   torch::jit::drop(*stack, 2);
   // A number has no dimension to be selected along.
   const auto lined = [](const at::Tensor& one) { return one.dim() == 0 ? one.view({1}) : one; };

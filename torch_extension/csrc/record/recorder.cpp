@@ -155,27 +155,31 @@ void clamp_as_pytorch(torch::jit::Stack& stack, const OperatorInfo& info) {
   }
 }
 
-// Makes of masks among the indices the places of their true elements: so the host reads these, not
-// what they select from. Not of masks that PyTorch refuses or warns of.
+// Makes of masks among the indices of PyTorch's own operators the places of their true elements: so
+// the host reads these, not what they select from. Not of masks that do not fit, or of bytes, of
+// which PyTorch has something to say.
 bool number_masks(const OperatorInfo& info, torch::jit::Stack& stack) {
+  if (info.users) return false;
   c10::IValue* const values = &stack[stack.size() - info.parameters.size()];
   size_t at = 0;
   while (at < info.parameters.size() && info.parameters[at].role != Role::OptionalList) ++at;
   if (at == info.parameters.size() || !values[0].isTensor()) return false;
   const at::IntArrayRef sizes = values[0].toTensor().sizes();
   std::vector<std::optional<at::Tensor>> indices;
+  bool has_mask = false;
   size_t dim = 0;
   for (const c10::IValue& value : values[at].toListRef()) {
     const bool present = value.isTensor() && value.toTensor().defined();
     indices.push_back(present ? std::optional(value.toTensor()) : std::nullopt);
-    const bool is_mask = present && !at::isIntegralType(value.toTensor().scalar_type(), false);
+    const auto type = present ? value.toTensor().scalar_type() : at::kLong;
+    const bool is_mask = type == at::kBool;
     const auto rank = static_cast<size_t>(is_mask ? value.toTensor().dim() : 1);
-    const bool fits = rank != 0 && dim + rank <= sizes.size() &&
-                      (!is_mask || value.toTensor().sizes() == sizes.slice(dim, rank));
-    const bool is_byte = present && value.toTensor().scalar_type() == at::kByte;
-    if (!fits || is_byte || (is_mask && !is_acc(value.toTensor()))) return false;
+    if (type == at::kByte || rank == 0 || dim + rank > sizes.size()) return false;
+    if (is_mask && value.toTensor().sizes() != sizes.slice(dim, rank)) return false;
+    has_mask |= is_mask;
     dim += rank;
   }
+  if (!has_mask) return false;
   c10::List<std::optional<at::Tensor>> numbers;
   for (const std::optional<at::Tensor>& index : indices) {
     if (!index.has_value() || index->scalar_type() != at::kBool) {
