@@ -40,8 +40,9 @@ enum Follows {
 
 impl SymbolMap {
     /// From the numbers of traces of one structure, the likeliest first: of a few sizes; of many, with those that are the same in
-    /// all traces where other parts of the same whole, or siblings, are not; without these; without the traces in which a size is too small
-    /// to say how others follow from it (a slice that begins at 0). None when too few traces are left, or no sizes explain them.
+    /// all traces where other parts of the same whole, or siblings, are not; without these; without the traces in which a size is
+    /// too small to say how others follow from it (a slice that begins at 0). None when too few traces are left, or no sizes
+    /// explain them.
     pub fn candidates(examples: &[Vec<i64>], relations: &Relations) -> Vec<SymbolMap> {
         let mut found: Vec<SymbolMap> = Vec::new();
         for basis in [
