@@ -27,6 +27,10 @@ pub(super) struct Packed {
 
 /// An arena that is higher than what is live at once by no more than this part of it is low enough.
 const TOLERATED: u64 = 100;
+/// So is one that is higher by so many bytes, and no more than this part: they are not worth the time, above all where a program
+/// of new sizes is run once.
+const TOLERATED_BYTES: u64 = 256 << 10;
+const TOLERATED_BELOW: u64 = 8;
 /// Most pairs of blocks that are compared to find a lower arena.
 const COMPARED: usize = 1 << 20;
 
@@ -40,7 +44,7 @@ pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64) -> Packe
         order.sort_by_key(|&i| (std::cmp::Reverse(weight(&blocks[i])), blocks[i].first, i));
         order
     };
-    let enough = bound + bound / TOLERATED;
+    let enough = bound + (bound / TOLERATED).max(TOLERATED_BYTES.min(bound / TOLERATED_BELOW));
     let mut best = Packed { offsets: Vec::new(), bytes: u64::MAX };
     let orders = [sorted(&|b| b.bytes), sorted(&|b| b.bytes.saturating_mul(span(b)))];
     let compared = blocks.len() * (blocks.len() + taken.blocks.len());
