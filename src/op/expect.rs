@@ -17,12 +17,14 @@ pub enum Expectation {
     EnoughElements,
     FiniteRange,
     OneOrTwo,
+    InputProbabilities,
+    TargetProbabilities,
 }
 
 use Expectation::*;
 
 impl Expectation {
-    pub const ALL: [Expectation; 7] = [
+    pub const ALL: [Expectation; 9] = [
         Probabilities,
         SomeProbability,
         Probability,
@@ -30,6 +32,8 @@ impl Expectation {
         EnoughElements,
         FiniteRange,
         OneOrTwo,
+        InputProbabilities,
+        TargetProbabilities,
     ];
 
     fn text(self) -> &'static str {
@@ -44,6 +48,8 @@ impl Expectation {
             EnoughElements => "Number of elements of source < number of ones in mask",
             FiniteRange => "histc: range of [min, max] is not finite",
             OneOrTwo => "only p == 1 and p == 2 supported",
+            InputProbabilities => "all elements of input should be between 0 and 1",
+            TargetProbabilities => "all elements of target should be between 0 and 1",
         }
     }
 

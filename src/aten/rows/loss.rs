@@ -1,5 +1,6 @@
 //! Loss functions and their gradients. `reduction` is 0 for none, 1 for mean, 2 for sum.
 
+use super::random::are_probabilities;
 use super::{BACKWARD, PLAIN, always};
 use crate::aten::call::{Call, Rule, wide};
 use crate::aten::{Outs, Row, row};
@@ -7,6 +8,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
+use crate::op::expect::Expectation;
 use crate::op::{Attr, Op};
 use crate::shape::Dims;
 use smallvec::smallvec;
@@ -41,8 +43,11 @@ pub const ROWS: &[Row] = &[
         // Logarithms are bounded, so that a certain wrong guess has a finite loss.
         let (yes, no) = (x.log().max(-100.0), (-x).unary(Op::Log1p).max(-100.0));
         let each = weighted(c, 2, (target - 1.0) * no - target * yes)?;
-        Ok(vec![reduced(each, c.int(3, 1)?).cast(dtype)])
-    }),
+        let zero = are_probabilities(x).expected(Expectation::InputProbabilities)
+            + are_probabilities(target).expected(Expectation::TargetProbabilities);
+        Ok(vec![(reduced(each, c.int(3, 1)?) + zero.cast(compute)).cast(dtype)])
+    })
+    .refuses(always),
     row("binary_cross_entropy_backward", BACKWARD, |c| {
         let (dtype, compute) = c.plan(&[0, 1, 2], Rule::Formula)?;
         let [dy, x, target] = c.numbers([0, 1, 2], compute)?;

@@ -277,8 +277,8 @@ fn weight_norm<'a>(c: &Call<'a>) -> Outs<'a> {
     let axes = others(v.rank(), c.dim(2, 0, v.rank())?);
     let norms = (wide_v * wide_v).reduce(Op::Sum, &axes, true).sqrt();
     let w = wide_v * (g.cast(compute) / norms);
-    // PyTorch's CPU keeps the norms of bf16 in f32, those of f16 in f16.
-    let kept = if v.dtype() == DType::BF16 { DType::F32 } else { v.dtype() };
+    // PyTorch's CPU keeps the norms of halves in f32.
+    let kept = if v.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
     Ok(vec![w.cast(v.dtype()), norms.cast(c.out(1).map_or(kept, |ty| ty.dtype))])
 }
 

@@ -38,9 +38,14 @@ const SMALLEST: f64 = f32::EPSILON as f64 / 4.0;
 fn probabilities(p: V) -> V {
     // In f64 as it is: what is a little more than 1 there is no more in f32.
     let exact = if p.dtype() == DType::F64 { p } else { p.cast(DType::F32) };
-    let axes: Dims = (0..p.rank() as i64).collect();
-    let holds = exact.ge(0.0).and(exact.le(1.0)).reduce(Op::All, &axes, false);
-    exact.cast(DType::F32) + holds.expected(Expectation::Probability).cast(DType::F32)
+    let holds = are_probabilities(exact).expected(Expectation::Probability);
+    exact.cast(DType::F32) + holds.cast(DType::F32)
+}
+
+/// Whether all are between 0 and 1.
+pub fn are_probabilities(x: V) -> V {
+    let axes: Dims = (0..x.rank() as i64).collect();
+    x.ge(0.0).and(x.le(1.0)).reduce(Op::All, &axes, false)
 }
 
 /// `(self, num_samples, replacement)`: columns, drawn by the weights of a row. Without replacement the first to arrive of
