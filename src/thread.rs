@@ -1,6 +1,8 @@
 //! Threads of the library's own, which the system may refuse to start.
 
 use crate::error::{Code, Error, Result};
+use parking_lot::Mutex;
+use std::sync::LazyLock;
 use std::thread::{Builder, JoinHandle};
 
 /// What the names of all of them begin with.
@@ -18,6 +20,28 @@ pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHan
             "the system does not start the thread {name}: {error}; end other processes, or raise the limit on them (ulimit -u)"
         );
         Error::new(Code::OutOfMemory, text)
+    })
+}
+
+static HAS_PROCESSOR: LazyLock<bool> =
+    LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1));
+
+/// Runs both, at once if there is a processor for the second one and the system starts a thread. `None` if that one panics.
+pub fn join<A, B: Send>(
+    first: impl FnOnce() -> A,
+    second: impl FnOnce() -> B + Send,
+) -> (A, Option<B>) {
+    let second = Mutex::new(Some(second));
+    let run_second = || second.lock().take().map(|second| second());
+    std::thread::scope(|scope| {
+        let builder = || Builder::new().name(format!("{PREFIX}join"));
+        let start = || builder().spawn_scoped(scope, run_second).ok();
+        let beside = if *HAS_PROCESSOR && refused().is_none() { start() } else { None };
+        let of_first = first();
+        match beside {
+            Some(thread) => (of_first, thread.join().ok().flatten()),
+            None => (of_first, run_second()),
+        }
     })
 }
 

@@ -6,12 +6,13 @@
 
 use super::relations::Relations;
 use super::symbol_map::SymbolMap;
-use super::template::Template;
+use super::template::{Attempt, Template};
 use super::{ATTEMPTS, EXAMPLES, Families, Family, Planner, ShapeErasedTrace, alike, nearest};
 use crate::cache::key::Key;
 use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
 use parking_lot::MutexGuard;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,7 +31,7 @@ const TRIED: usize = 8;
 /// What came of planning a family at other points.
 pub struct Found {
     pub template: Option<(SymbolMap, Template)>,
-    /// Whether plans were made for it: traces that say nothing of each other cost little.
+    /// Whether plans were made for it: traces that say nothing of each other, or special cases, cost little.
     pub was_planned: bool,
 }
 
@@ -76,26 +77,39 @@ impl Evidence {
         let Evidence { maps, examples } = self;
         let relations = Relations::of(records);
         let mut tried: Vec<SymbolMap> = Vec::new();
-        let mut by = |symbol_map: &SymbolMap| {
-            let (symbol_map, point) = symbol_map.of_case(&erased.numbers)?;
-            if tried.len() == TRIED || tried.contains(&symbol_map) {
-                return None;
+        let mut was_planned = false;
+        let mut by = |symbol_map: &SymbolMap| -> ControlFlow<Option<(SymbolMap, Template)>> {
+            let case = symbol_map.of_case(&erased.numbers);
+            let Some((symbol_map, point)) = case.filter(|(one, _)| !tried.contains(one)) else {
+                return Continue(());
+            };
+            if tried.len() == TRIED {
+                return Break(None);
             }
-            let template =
-                Template::new(&symbol_map, &point, records, unplaced, decisions, planner);
             tried.push(symbol_map.clone());
-            Some((symbol_map, template?))
+            match Template::around(&symbol_map, &point, records, unplaced, decisions, planner) {
+                Attempt::Found(template) => Break(Some((symbol_map, *template))),
+                // Of so many traces a map with fewer sizes may be the right one; of a few it would fit by chance.
+                Attempt::Special if examples.len() < EXAMPLES => Break(None),
+                Attempt::Special | Attempt::Nowhere => {
+                    was_planned = true;
+                    Continue(())
+                }
+            }
         };
         let mut of_examples = |examples: &[Vec<i64>]| {
-            SymbolMap::candidates(examples, &relations).iter().find_map(&mut by)
+            let candidates = SymbolMap::candidates(examples, &relations);
+            candidates.iter().try_for_each(&mut by).break_value().flatten()
         };
         // A map of more traces says more of how sizes follow from each other than one that was found before them.
         let near = nearest(examples, &erased.numbers).unwrap_or_default();
         let template = of_examples(examples)
             .or_else(|| of_examples(&near))
             .or_else(|| of_examples(&alike(examples, &erased.numbers, &relations)));
-        let template = template.or_else(|| maps.iter().find_map(|symbol_map| by(symbol_map)));
-        Found { template, was_planned: !tried.is_empty() }
+        let of_maps = || maps.iter().try_for_each(|one| by(one)).break_value().flatten();
+        let template = template.or_else(of_maps);
+        let was_planned = was_planned || template.is_some();
+        Found { template, was_planned }
     }
 }
 

@@ -3,13 +3,15 @@
 //! Traces that are equal but for sizes are a *family*. From two of them follows which sizes vary independently (the *symbols*) and how
 //! every other number of the trace depends on them ([`symbol_map`]), by the numbers and by what operations say of them
 //! ([`relations`]): where many sizes vary, two traces of numbers alone say nothing. The
-//! family's trace is then planned at more points, and where the plans have the same kernels in the same order, a *template*
-//! holds that plan with its numbers as polynomials in the symbols ([`template`]). For a new length the numbers are filled in,
-//! and only memory is placed anew.
+//! family's trace is then planned at more points ([`probe`]), and where the plans have the same kernels in the same order, a
+//! *template* holds that plan with its numbers as polynomials in the symbols ([`template`]). For a new length the numbers are
+//! filled in, and only memory is placed anew.
 //!
 //! **Invariant:** a template is used only for a trace every number of which equals what follows from its symbols, and
 //! only between the sizes at which it was proved; every polynomial of a plan goes through more points than determine it. So
-//! a wrong symbol map finds no template, and the trace is compiled for its own sizes.
+//! a wrong symbol map finds no template, and the trace is compiled for its own sizes. What a rewrite relies on that may end
+//! between these sizes (two views lie apart) is a number of the plan, too, and looked at in each instance
+//! ([`Guard`](crate::graph::Guard)).
 
 mod basis;
 mod buckets;
@@ -24,7 +26,9 @@ pub mod pad;
 mod policy;
 mod poly;
 mod possible;
+mod probe;
 mod relations;
+mod sampling;
 mod shares;
 mod template;
 #[cfg(test)]
@@ -72,8 +76,8 @@ const NEAREST: usize = 3;
 const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 64 };
 const FIRST: u64 = 2;
 
-/// Plans a trace by given decisions.
-pub type Planner<'a> = &'a dyn Fn(&Records, &PlanDecisions) -> Result<UnplacedPlan>;
+/// Plans a trace by given decisions; two at once.
+pub type Planner<'a> = &'a (dyn Fn(&Records, &PlanDecisions) -> Result<UnplacedPlan> + Sync);
 
 /// The families of a context.
 #[derive(Default)]
@@ -181,8 +185,21 @@ impl Families {
         }
         family.instances += 1;
         (family.failures, family.since) = (0, 0);
-        let verify = family.instances <= FIRST || family.instances.is_multiple_of(SAMPLE);
+        let is_proved = family.templates[0].template.proved.contains(&binding.point);
+        let is_sample = family.instances <= FIRST || family.instances.is_multiple_of(SAMPLE);
+        let verify = is_sample || !is_proved;
         Some(Instance { unplaced, binding, verify: verify.then(|| decisions.clone()) })
+    }
+
+    /// Notes that a template's plan for these sizes is the trace's own.
+    pub fn prove(&self, binding: &SymbolBinding) {
+        let mut families = self.list.lock();
+        let mut templates = families.iter_mut().flat_map(|family| &mut family.templates);
+        if let Some(learnt) =
+            templates.find(|one| Arc::ptr_eq(&one.symbol_map, &binding.symbol_map))
+        {
+            learnt.template.proved.add(&binding.point);
+        }
     }
 
     /// Notes that a trace of these sizes ran. Those of the trace after the next one, if sizes go on changing as they did up to

@@ -173,7 +173,10 @@ impl Fitter {
         if terms == 0 {
             return f(chosen);
         }
-        for at in from..self.columns.len() {
+        // So many terms of the third degree are none that programs make of sizes, and there would be thousands to try.
+        let degree = if chosen.len() + terms == MOST_TERMS { MOST_DEGREE - 1 } else { MOST_DEGREE };
+        let until = self.columns.partition_point(|(monomial, _)| monomial.len() <= degree);
+        for at in from..until {
             chosen.push(at);
             self.each_choice(terms - 1, at + 1, chosen, f);
             chosen.pop();

@@ -1,7 +1,7 @@
 //! Points of sizes that are parts of a whole, as the tokens that each of many experts gets: what one has more, others have less.
 
+use super::probe::FARTHER;
 use super::symbol_map::SymbolMap;
-use super::template::FARTHER;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// In so many points all parts have something.

@@ -11,7 +11,7 @@ use crate::passes;
 use crate::plan::{self, PlanMode, Target};
 use crate::record::{Arg, Format, Operator, Origin, Output, Read, Record, Value, View, Write};
 use crate::shape::{Layout, numel};
-use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Writes a trace: f32 tensors, each in a buffer of its own.
 #[derive(Default)]
@@ -111,7 +111,7 @@ fn planned(
 #[derive(Default)]
 struct Planning {
     families: Families,
-    probes: Cell<usize>,
+    probes: AtomicUsize,
 }
 
 impl Planning {
@@ -126,7 +126,7 @@ impl Planning {
         }
         let (unplaced, decisions) = planned(records, None).unwrap();
         let planner = |records: &Records, decisions: &PlanDecisions| {
-            self.probes.set(self.probes.get() + 1);
+            self.probes.fetch_add(1, Relaxed);
             Ok(planned(records, Some(decisions))?.0)
         };
         if self.families.add(&erased) {
@@ -147,7 +147,7 @@ fn the_third_length_needs_no_compiling() {
     let lengths = [50, 161, 7, 64, 300, 16, 17, 1000, 8];
     let instantiated = planning.each(lengths.map(|t| attention(t, 16)));
     assert_eq!(instantiated, [false, false, true, true, true, true, true, true, true]);
-    assert!(planning.probes.get() < 40, "{} probes", planning.probes.get());
+    assert!(planning.probes.load(Relaxed) < 40, "{} probes", planning.probes.load(Relaxed));
 }
 
 /// A family that was learnt in vain: the next attempt, for this trace, holds nobody up.
@@ -393,7 +393,7 @@ fn many_sizes_may_vary_each_for_itself() {
         |n: i64| -> Vec<i64> { (1..10).map(|i| 3 + (n * n + i * (2 * n + 5)) % 23).collect() };
     let instantiated = planning.each((1..9).map(|n| experts(&rows(n))));
     assert_eq!(instantiated[4..], [true; 4], "{instantiated:?}");
-    assert!(planning.probes.get() < 100, "{} probes", planning.probes.get());
+    assert!(planning.probes.load(Relaxed) < 100, "{} probes", planning.probes.load(Relaxed));
 }
 
 /// What is a size and what follows from it is known from the operations: that two sizes grew alike is chance.

@@ -1,7 +1,7 @@
 //! Builds a graph node by node: infers types, refuses what the row refuses, and gives an equal pure node the ids
 //! of the one that is there already (hash-consing, so common subexpressions never arise).
 
-use super::{Graph, Node, NodeId, Value, ValueId};
+use super::{Graph, Guard, Node, NodeId, Value, ValueId};
 use crate::dtype::{DType, Float8};
 use crate::error::{Result, Site};
 use crate::op::array::as_integer;
@@ -68,13 +68,20 @@ impl Builder {
         Builder::default()
     }
 
-    /// For about so many nodes.
-    pub fn with_capacity(nodes: usize) -> Builder {
+    /// For what a graph is rewritten as: with room for its nodes, and its guards.
+    pub fn rewriting(graph: &Graph) -> Builder {
+        let nodes = graph.nodes.len();
         let mut builder = Builder::default();
         builder.graph.nodes.reserve(nodes);
         builder.graph.values.reserve(nodes);
+        builder.graph.guards.clone_from(&graph.guards);
         builder.known.reserve(nodes);
         builder
+    }
+
+    /// Notes what a rewrite relies on.
+    pub fn guard(&mut self, guards: impl IntoIterator<Item = Guard>) {
+        self.graph.guards.extend(guards);
     }
 
     pub fn graph(&self) -> &Graph {

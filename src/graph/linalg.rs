@@ -1,6 +1,7 @@
 //! Linear algebra in formulas. Triangular systems, Cholesky and LU factors go block by block: a block on the diagonal is inverted, or taken
 //! apart in a loop, and the rest is products, as in LAPACK. QR factors and eigenvalues are loops over all of the matrix.
 
+use super::Guard;
 use super::math::{Math, V};
 use super::module::body_among;
 use crate::dtype::DType;
@@ -24,6 +25,8 @@ pub fn solve_triangular<'a>(a: V<'a>, b: V<'a>, upper: bool, unit: bool) -> V<'a
     let math = b.math();
     let block = (n.max(1) as u64).next_power_of_two().min(BLOCK as u64) as i64;
     let all = (n as u64).next_multiple_of(block as u64) as i64;
+    let least = if block < BLOCK { block / 2 + 1 } else { all - block + 1 };
+    math.guard(Guard::between(least, n, all));
     let lower = if upper { a.swap(1, 2) } else { a };
     let lower = longer(longer(lower, 1, all - n), 2, all - n);
     let inverses = inverted(lower, [batch, all, block], (n, unit)).reshape(&[
@@ -113,6 +116,7 @@ pub fn cholesky(a: V<'_>) -> Result<V<'_>> {
     let &[batch, n, _] = &a.sizes()[..] else { return Ok(a) };
     let math = a.math();
     let (mut rest, mut columns) = (a, Vec::new());
+    guard_blocks(math, n);
     for at in (0..n).step_by(BLOCK as usize) {
         let size = BLOCK.min(n - at);
         let mut column = vec![math.zeros(a.dtype(), &[batch, at, size])];
@@ -130,6 +134,12 @@ pub fn cholesky(a: V<'_>) -> Result<V<'_>> {
         columns.push(math.concat(&column, 1));
     }
     Ok(math.concat(&columns, 2))
+}
+
+/// That there are as many blocks in so many rows.
+fn guard_blocks(math: &Math, n: i64) {
+    let all = (n as u64).next_multiple_of(BLOCK as u64) as i64;
+    math.guard(Guard::between(all - BLOCK + 1, n, all));
 }
 
 fn cholesky_of_block(a: V<'_>, n: i64) -> Result<V<'_>> {
@@ -152,6 +162,8 @@ fn cholesky_of_block(a: V<'_>, n: i64) -> Result<V<'_>> {
 pub fn lu(a: V<'_>) -> Result<[V<'_>; 3]> {
     let &[batch, m, n] = &a.sizes()[..] else { return Ok([a, a, a]) };
     let math = a.math();
+    guard_blocks(math, m.min(n));
+    math.guard(Guard::order(m, n));
     // The rows that are not done: their numbers, what is L of them, and the rest.
     let mut numbers = math.iota(&[batch, m, 1], 1, DType::I64);
     let (mut left, mut rest) = (None::<V>, a);

@@ -2,7 +2,7 @@
 //! sizes are broadcast; their dtypes must agree (promotion is `aten`'s). The first error is kept and
 //! reported once by [`Math::check`], so that a formula reads like one.
 
-use super::{Builder, Graph, ValueId};
+use super::{Builder, Graph, Guard, ValueId};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::expect::Expectation;
@@ -64,6 +64,11 @@ impl Math {
     /// The first error since the last check.
     pub fn check(&self) -> Result<()> {
         self.error.borrow_mut().take().map_or(Ok(()), Err)
+    }
+
+    /// Notes what the program relies on beyond its structure.
+    pub fn guard(&self, guards: impl IntoIterator<Item = Guard>) {
+        self.builder.borrow_mut().guard(guards);
     }
 
     pub fn wrap(&self, id: ValueId) -> V<'_> {

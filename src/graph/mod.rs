@@ -54,6 +54,50 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     pub values: Vec<Value>,
     pub outputs: Vec<ValueId>,
+    /// What a program of the same structure must have in common with this one, beyond that, to be rewritten as it was.
+    pub guards: Vec<Guard>,
+}
+
+/// A number that is not negative, on which a lowering or a rewrite relies. It holds in the graph; at other sizes, and of views that
+/// begin elsewhere, it may not: a read of what was not written over becomes one of what was, a search needs a round more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    pub says: Relation,
+    /// To which part of a concatenation, if it is one: others have other margins.
+    pub part: u32,
+    /// Of the arrays compared.
+    pub dim: u32,
+    pub margin: i64,
+}
+
+impl Guard {
+    /// That a size is between two others, ends included.
+    pub fn between(least: i64, size: i64, most: i64) -> [Guard; 2] {
+        let guard = |says, margin| Guard { says, part: 0, dim: 0, margin };
+        [guard(Relation::BeginsWithin, size - least), guard(Relation::EndsWithin, most - size)]
+    }
+
+    /// That a number is less than another one, or more; nothing of equal ones, which are a special case.
+    pub fn order(a: i64, b: i64) -> Option<Guard> {
+        let says = if a < b { Relation::Before } else { Relation::After };
+        let margin = i64::try_from(a.abs_diff(b)).ok()?.checked_sub(1)?;
+        (margin >= 0).then_some(Guard { says, part: 0, dim: 0, margin })
+    }
+}
+
+/// Of a run of elements to another one, or of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// It ends before the other one begins.
+    Before,
+    /// It begins after the other one ends.
+    After,
+    /// It does not begin before the other one.
+    BeginsWithin,
+    /// It does not end after the other one.
+    EndsWithin,
+    /// One of the two has no elements.
+    Empty,
 }
 
 impl Graph {

@@ -18,7 +18,7 @@ pub fn dce(graph: &Graph) -> Result<Cow<'_, Graph>> {
     if live.iter().all(|&live| live) {
         return Ok(Cow::Borrowed(graph));
     }
-    let mut b = Builder::with_capacity(graph.nodes.len());
+    let mut b = Builder::rewriting(graph);
     let mut new: Vec<Option<ValueId>> = vec![None; graph.values.len()];
     let renamed = |new: &[Option<ValueId>], v: &ValueId| {
         new[v.0 as usize].expect("operands of live nodes live")

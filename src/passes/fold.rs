@@ -2,7 +2,7 @@
 
 use super::rebuild::{Item, Values, rebuild};
 use crate::error::Result;
-use crate::graph::{Builder, Graph, ValueId};
+use crate::graph::{Builder, Graph, Guard, ValueId};
 use crate::op::array::Array;
 use crate::op::evaluate::evaluate;
 use crate::op::{Class, Eval, Op, Ty, Tys};
@@ -76,6 +76,12 @@ fn fold_pointwise(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let Some(results) = compute(item, &numbers, &outs) else {
         return Ok(None);
     };
+    if let [x, y] = &numbers[..]
+        && is_by_order(item.op)
+        && let (Some(x), Some(y)) = (whole(x), whole(y))
+    {
+        b.guard(Guard::order(x, y));
+    }
     let sizes = b.ty(item.inputs[0]).sizes.clone();
     Ok(Some(Values::from_slice(&[splat_of(b, &results[0], &sizes)?])))
 }
@@ -110,6 +116,20 @@ fn compute(item: &Item, operands: &[Array], outs: &Tys) -> Option<Vec<Array>> {
     }
     let operands: Vec<&Array> = operands.iter().collect();
     evaluate(item.op, &operands, item.attrs, outs).ok()
+}
+
+/// Whether the result goes by which of two numbers is the greater one: where they are sizes, that is another one elsewhere.
+fn is_by_order(op: Op) -> bool {
+    matches!(op, Op::Max | Op::Min | Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
+}
+
+/// A number, if it has no fraction.
+fn whole(number: &Array) -> Option<i64> {
+    if !number.ty.dtype.is_float() {
+        return Some(number.i64(0));
+    }
+    let n = number.f64(0);
+    (n.fract() == 0.0 && n.abs() < 2f64.powi(53)).then_some(n as i64)
 }
 
 /// The array that a splat stands for.

@@ -3,13 +3,13 @@
 use super::fold::{splat, splat_of, splat_value};
 use super::rebuild::{Item, Values, rebuild};
 use crate::error::Result;
-use crate::graph::{Builder, Graph, Node, ValueId};
+use crate::graph::{Builder, Graph, Guard, Node, Relation, ValueId};
 use crate::op::array::Array;
 use crate::op::movement::view_of;
 use crate::op::{Attr, Attrs, Class, Op, Ty};
 use crate::record::View;
 use crate::shape::Dims;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
 /// Most writes to a buffer that are looked at for what one of its elements is.
@@ -143,7 +143,12 @@ fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
         x = inner.inputs[0];
     }
     if let Some(inner) = made_by(b, x, Op::Concat) {
-        (x, starts) = within_a_part(b, x, &inner, starts, item.attrs[1].ints(), &steps);
+        let (sizes, dim) = (item.attrs[1].ints(), inner.attrs[0].int() as usize);
+        let run = (starts[dim], (sizes[dim] - 1).max(0) * steps[dim] + 1);
+        if let Some((part, start, guards)) = within_a_part(b, &inner, run) {
+            (x, starts[dim]) = (part, start);
+            b.guard(guards);
+        }
     }
     // Where nothing is stepped over, any step will do; one spelling lets equal slices be found equal.
     let sizes = item.attrs[1].ints();
@@ -176,7 +181,7 @@ fn part_of_boxes(
         return Ok(None);
     }
     let steps = Dims::from_elem(1, sizes.len());
-    let mut at = x;
+    let (mut at, mut guards) = (x, Guards::new());
     for _ in 0..MOST_WRITES {
         let write = b.graph().maker(at);
         if write.op != Op::AsStridedScatter {
@@ -185,20 +190,27 @@ fn part_of_boxes(
         let [base, part] = write.inputs[..] else { break };
         let view = view_of(&write.attrs).as_box(&b.ty(base).sizes);
         let Some((from, written)) = view else { break };
-        let offsets: Dims = starts.iter().zip(&from).map(|(start, from)| start - from).collect();
-        let dims = || 0..sizes.len();
-        if dims().all(|d| offsets[d] >= 0 && offsets[d] + sizes[d] <= written[d]) {
+        let mut dims = (0..sizes.len()).map(|d| (d, (starts[d], sizes[d]), (from[d], written[d])));
+        let inside: Option<Vec<[Guard; 2]>> =
+            dims.clone().map(|(d, read, written)| within(d, read, written)).collect();
+        if let Some(inside) = inside {
+            b.guard(guards.into_iter().chain(inside.into_iter().flatten()));
             let part = b.reshape(part, &written)?;
+            let offsets: Dims = starts.iter().zip(&from).map(|(at, from)| at - from).collect();
             return b.slice(part, &offsets, sizes, &steps).map(Some);
         }
-        if dims().all(|d| -sizes[d] < offsets[d] && offsets[d] < written[d]) {
-            break;
+        match dims.find_map(|(d, read, written)| apart(d, read, written)) {
+            Some(guard) => guards.push(guard),
+            None => break,
         }
         at = base;
     }
     // An older version of what is updated in place would have to be kept for this read.
     match splat(b, at) {
-        Some(number) if at != x => b.broadcast(number, sizes).map(Some),
+        Some(number) if at != x => {
+            b.guard(guards);
+            b.broadcast(number, sizes).map(Some)
+        }
         _ => Ok(None),
     }
 }
@@ -206,8 +218,7 @@ fn part_of_boxes(
 /// A run of elements of a buffer that was written run by run: what was written there, or for a small part of a fresh buffer
 /// a buffer of its own, so that nobody needs the whole one. (FSDP gathers from a slice of what it gathers into.)
 fn part_of_buffer(b: &mut Builder, x: ValueId, start: i64, size: i64) -> Result<Option<ValueId>> {
-    let until = start + size;
-    let (mut at, mut inside) = (x, Vec::new());
+    let (mut at, mut inside, mut guards) = (x, Vec::new(), Guards::new());
     for _ in 0..MOST_WRITES {
         let write = b.graph().maker(at);
         if write.op != Op::AsStridedScatter {
@@ -215,15 +226,21 @@ fn part_of_buffer(b: &mut Builder, x: ValueId, start: i64, size: i64) -> Result<
         }
         let [base, part] = write.inputs[..] else { return Ok(None) };
         let Some((from, length)) = run_of(b, base, &write.attrs) else { return Ok(None) };
-        let end = from + length;
-        if from <= start && until <= end && inside.is_empty() {
+        if let Some(is_within) =
+            within(0, (start, size), (from, length)).filter(|_| inside.is_empty())
+        {
+            b.guard(guards.into_iter().chain(is_within));
             return b.slice(part, &[start - from], &[size], &[1]).map(Some);
         }
-        if start < end && from < until {
+        if let Some(guard) = apart(0, (start, size), (from, length)) {
+            guards.push(guard);
+        } else {
             let is_small = 2 * size <= b.ty(x).numel();
-            if !is_small || from < start || until < end {
+            let Some(is_within) = within(0, (from, length), (start, size)).filter(|_| is_small)
+            else {
                 return Ok(None);
-            }
+            };
+            guards.extend(is_within);
             inside.push((part, from - start, length));
         }
         at = base;
@@ -233,6 +250,7 @@ fn part_of_buffer(b: &mut Builder, x: ValueId, start: i64, size: i64) -> Result<
         None if at != x && inside.is_empty() => b.slice(at, &[start], &[size], &[1])?,
         _ => return Ok(None),
     };
+    b.guard(guards);
     for (part, offset, length) in inside.into_iter().rev() {
         let (sizes, strides) = (smallvec![length], smallvec![1]);
         let attrs = smallvec![Attr::Ints(sizes), Attr::Ints(strides), Attr::Int(offset)];
@@ -250,27 +268,42 @@ fn run_of(b: &Builder, base: ValueId, attrs: &Attrs) -> Option<(i64, i64)> {
     (is_run && (strides[0] == 1 || sizes[0] <= 1)).then(|| (*offset, sizes[0]))
 }
 
-/// Of a slice of `x`, which `concat` made: the operand that has all of it, and where it starts there; else as it was.
-fn within_a_part(
-    b: &Builder,
-    x: ValueId,
-    concat: &Node,
-    mut starts: Dims,
-    sizes: &[i64],
-    steps: &[i64],
-) -> (ValueId, Dims) {
+/// Start and length.
+type Run = (i64, i64);
+
+type Guards = SmallVec<[Guard; 4]>;
+
+/// That the first run has no element of the second one, if so.
+fn apart(dim: usize, (start, size): Run, (from, length): Run) -> Option<Guard> {
+    let dim = dim as u32;
+    let guard = |says, margin: i64| (margin >= 0).then_some(Guard { says, part: 0, dim, margin });
+    guard(Relation::Before, from - (start + size))
+        .or_else(|| guard(Relation::After, start - (from + length)))
+        .or_else(|| guard(Relation::Empty, -size.min(length)))
+}
+
+/// That the first run is a part of the second one, if so.
+fn within(dim: usize, (start, size): Run, (from, length): Run) -> Option<[Guard; 2]> {
+    let dim = dim as u32;
+    let begins = Guard { says: Relation::BeginsWithin, part: 0, dim, margin: start - from };
+    let margin = from + length - (start + size);
+    let ends = Guard { says: Relation::EndsWithin, part: 0, dim, margin };
+    (begins.margin >= 0 && ends.margin >= 0).then_some([begins, ends])
+}
+
+/// Of a run in what `concat` made: the operand that has all of it, where it starts there, and what that relies on.
+fn within_a_part(b: &Builder, concat: &Node, run: Run) -> Option<(ValueId, i64, [Guard; 2])> {
     let dim = concat.attrs[0].int() as usize;
-    let (start, last) = (starts[dim], starts[dim] + (sizes[dim] - 1).max(0) * steps[dim]);
     let mut from = 0;
-    for &part in &concat.inputs {
-        let end = from + b.ty(part).sizes[dim];
-        if from <= start && last < end {
-            starts[dim] = start - from;
-            return (part, starts);
+    for (nth, &part) in concat.inputs.iter().enumerate() {
+        let length = b.ty(part).sizes[dim];
+        if let Some(guards) = within(dim, run, (from, length)) {
+            let guards = guards.map(|guard| Guard { part: nth as u32, ..guard });
+            return Some((part, run.0 - from, guards));
         }
-        from = end;
+        from += length;
     }
-    (x, starts)
+    None
 }
 
 /// The view that attributes (sizes, strides, offset) describe, if it names every element of `base` once: then the
@@ -295,15 +328,17 @@ fn as_strided(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
 fn as_strided_scatter(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     let (base, x) = (item.inputs[0], item.inputs[1]);
     let Some((_, perm)) = whole_view(b, base, item) else {
-        return Ok(copied_in_parts(b, item));
+        let Some((row, guards)) = copied_in_parts(b, item) else { return Ok(None) };
+        b.guard(guards);
+        return Ok(Some(row));
     };
     let sizes = b.ty(base).sizes.clone();
     let ordered = b.transpose(x, &perm)?;
     b.reshape(ordered, &sizes).map(Some)
 }
 
-/// The row of elements of which all parts are written to where they are in it.
-fn copied_in_parts(b: &Builder, item: &Item) -> Option<ValueId> {
+/// The row of elements of which all parts are written to where they are in it, and what that relies on.
+fn copied_in_parts(b: &Builder, item: &Item) -> Option<(ValueId, Guards)> {
     let copied = |inputs: &[ValueId], attrs: &Attrs| {
         let part = b.graph().maker(inputs[1]);
         let (from, length) = run_of(b, inputs[0], attrs)?;
@@ -325,10 +360,14 @@ fn copied_in_parts(b: &Builder, item: &Item) -> Option<ValueId> {
         at = write.inputs[0];
     }
     runs.sort_unstable();
-    let follows = |until: i64, &(from, length): &(i64, i64)| {
-        if from <= until { until.max(from + length) } else { until }
-    };
-    (runs.iter().fold(0, follows) == b.ty(row).numel()).then_some(row)
+    // Each begins before those before it end, and the last one of all at the end of the row.
+    let (mut until, mut guards) = (0, Guards::new());
+    for (from, length) in runs.into_iter().chain([(b.ty(row).numel(), 0)]) {
+        let margin = until - from;
+        guards.push(Guard { says: Relation::BeginsWithin, part: 0, dim: 0, margin });
+        until = until.max(from + length);
+    }
+    guards.iter().all(|guard| guard.margin >= 0).then_some((row, guards))
 }
 
 /// Operands without elements add nothing; reshapes of what can be put together as it is come after.

@@ -43,7 +43,7 @@ pub fn outline<'g>(graph: &'g Graph, says: Says) -> Result<Cow<'g, Graph>> {
     if !modules.iter().any(pays) {
         return Ok(Cow::Borrowed(graph));
     }
-    let builder = Builder::with_capacity(graph.nodes.len());
+    let builder = Builder::rewriting(graph);
     let new = vec![None; graph.values.len()];
     let mut outliner = Outliner { graph, roles: &roles, builder, new };
     let crossing = crossing(graph, &roles, &rounds);

@@ -23,7 +23,7 @@ pub fn rebuild(
     graph: &Graph,
     mut rule: impl FnMut(&mut Builder, &Item) -> Result<Option<Values>>,
 ) -> Result<Cow<'_, Graph>> {
-    let mut b = Builder::with_capacity(graph.nodes.len());
+    let mut b = Builder::rewriting(graph);
     let mut new: Vec<ValueId> = Vec::with_capacity(graph.values.len());
     let mut is_same = true;
     for (id, node) in graph.nodes.iter().enumerate() {

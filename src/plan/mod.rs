@@ -237,7 +237,8 @@ pub fn plan_unplaced(
     }
     let unplaced = |fused: &draft::Fused, order: &[usize], landings: Option<&lanes::Landings>| {
         let order = (order, landings);
-        UnplacedPlan::new(memory::unplaced(graph, fused, order, inputs, scalars, donors))
+        let plan = memory::unplaced(graph, fused, order, inputs, scalars, donors);
+        UnplacedPlan::new(plan, &graph.guards)
     };
     let (fused, mut decisions) = match mode {
         PlanMode::Search => remat::remat(graph, (fused, absorbed), donors),

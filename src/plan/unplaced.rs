@@ -1,6 +1,7 @@
 //! A plan before its memory: what another size of the same program changes in it is numbers.
 
 use super::{Kernel, LoopBody, Operand, Plan, Step, memory};
+use crate::graph::Guard;
 use crate::number::{Number, Numbers};
 use crate::op::Ty;
 
@@ -10,11 +11,25 @@ const LEAST_RESULTS: u64 = 1 << 20;
 /// A plan in which `MemRef::Arena`, `MemRef::Host` and the workspaces name blocks by number; how large these are and
 /// how long they are needed follows from the steps.
 #[derive(Clone, Debug, PartialEq)]
-pub struct UnplacedPlan(Plan);
+pub struct UnplacedPlan {
+    plan: Plan,
+    /// Of the graph.
+    guards: Vec<Guard>,
+}
 
 impl UnplacedPlan {
-    pub(super) fn new(plan: Plan) -> UnplacedPlan {
-        UnplacedPlan(plan)
+    pub(super) fn new(plan: Plan, guards: &[Guard]) -> UnplacedPlan {
+        UnplacedPlan { plan, guards: guards.to_vec() }
+    }
+
+    /// What its graph's rewrites rely on: the last of its numbers.
+    pub fn guards(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// Whether that holds for its numbers.
+    pub fn is_guarded(&self) -> bool {
+        self.guards.iter().all(|guard| guard.margin >= 0)
     }
 
     /// The plan, with every block at its offset.
@@ -24,25 +39,26 @@ impl UnplacedPlan {
 
     /// Likewise, with results in one block from so many bytes on.
     pub fn placed_sharing(self, least: u64) -> Plan {
-        let UnplacedPlan(mut plan) = self;
+        let UnplacedPlan { mut plan, .. } = self;
         memory::settle(&mut plan, least);
         plan
     }
 
     pub fn steps(&self) -> &[Step] {
-        &self.0.steps
+        &self.plan.steps
     }
 
     pub fn steps_mut(&mut self) -> &mut [Step] {
-        &mut self.0.steps
+        &mut self.plan.steps
     }
 }
 
 impl Numbers for UnplacedPlan {
     fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
-        let Plan { steps, inputs, outputs, .. } = &mut self.0;
+        let UnplacedPlan { plan: Plan { steps, inputs, outputs, .. }, guards } = self;
         inputs.iter_mut().chain(outputs).for_each(|ty: &mut Ty| ty.numbers(f));
         steps.iter_mut().for_each(|step| step.numbers(f));
+        guards.iter_mut().for_each(|guard| f(Number::Int(&mut guard.margin)));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{check, program};
 use expect_test::expect;
+use torchacc::graph::Relation;
 use torchacc::graph::text::parse;
 use torchacc::passes::movement;
 
@@ -189,6 +190,28 @@ return %11, %12, %13, %14, %15, %19";
         return %5, %9, %10, %11, %12, %5
     "#]],
     );
+}
+
+/// A read beside what was written, one of a part of it, and one that is in neither.
+#[test]
+fn what_a_read_finds_depends_on_where_it_is() {
+    let lines = "\
+%2: f32[12] = as_strided_scatter(%0, %1) {sizes=[4], strides=[1], offset=4}
+%3: f32[3] = slice(%2) {starts=[1], sizes=[3], steps=[1]}
+%4: f32[3] = slice(%2) {starts=[9], sizes=[3], steps=[1]}
+%5: f32[2] = slice(%2) {starts=[5], sizes=[2], steps=[1]}
+%6: f32[2] = slice(%2) {starts=[3], sizes=[2], steps=[1]}
+return %3, %4, %5, %6";
+    let graph = parse(&program(&["f32[12]", "f32[4]"], lines)).unwrap();
+    let graph = movement(&graph).unwrap().into_owned();
+    let guards: Vec<(Relation, i64)> = graph.guards.iter().map(|g| (g.says, g.margin)).collect();
+    let expected = [
+        (Relation::Before, 0),
+        (Relation::After, 1),
+        (Relation::BeginsWithin, 1),
+        (Relation::EndsWithin, 1),
+    ];
+    assert_eq!(guards, expected);
 }
 
 #[test]

@@ -255,6 +255,90 @@ def test_slices_of_a_tensor_on_the_device(first):
         torch.testing.assert_close(a.cpu(), e, rtol=1e-4, atol=1e-4)
 
 
+def overlapping_gradient(x, i, j):
+    leaf = x.clone().requires_grad_()
+    y = leaf * 1
+    y[i : i + 8] *= 2
+    (y[j : j + 8] ** 2).sum().backward()
+    return leaf.grad
+
+
+def written(x, *ranges):
+    """In each of the ranges other numbers than before, and in the ranges before it."""
+    for number, (start, stop) in enumerate(ranges):
+        x[start:stop] *= -number
+        x[start:stop] += 1
+    return x
+
+
+OVERLAPS = {
+    "write, read": lambda x, i, j: written(x, (i, i + 8))[j : j + 8].clone(),
+    "write here, read": lambda x, i, j: written(x, (20, 28))[j : j + 8].clone(),
+    "write, write": lambda x, i, j: written(x, (i, i + 4), (j, j + 4)),
+    "write, write, read": lambda x, i, j: written(x, (i, i + 9), (j, j + 4))[3:17].clone(),
+    "rows": lambda x, i, j: written(x[:56].view(14, 4), (i // 4, i // 4 + 1), (j // 4, j // 4 + 1)),
+    "boxes": lambda x, i, j: written(torch.zeros_like(x).view(8, 8), (i // 8, i // 8 + 2))[
+        :, j // 8
+    ],
+    "both ends": lambda x, i, j: written(x, (i, 64), (0, j + 1)),
+    "fresh": lambda x, i, j: written(torch.zeros_like(x), (i, i + 8))[j : j + 8].clone(),
+    "joined": lambda x, i, j: torch.cat([x[:20], x[:8] * 0, x[28:]])[j : j + 6] * 2,
+    "gradient": overlapping_gradient,
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_views_that_come_to_overlap(name):
+    """A program for views that lie apart is none for those that meet."""
+    numbers, draw = torch.arange(64.0), random.Random(0)
+    for step in range(80):
+        i, j = draw.randrange(56), draw.randrange(56)
+        found, expected = (OVERLAPS[name](numbers.to(place), i, j) for place in (DEVICE, "cpu"))
+        torch.testing.assert_close(found.cpu(), expected, msg=f"step {step}: {i}, {j}")
+
+
+def triangular(x):
+    n = len(x)
+    matrix = torch.eye(n, device=x.device) + torch.tril(x[:, None] * x / n, -1)
+    return torch.linalg.solve_triangular(matrix, x[:, None], upper=False)
+
+
+# What has another program from some size on: one round more, one block more.
+STEPS = {
+    "searched": lambda x: torch.searchsorted(x.cumsum(0), torch.full((3,), 1e9, device=x.device)),
+    "found": lambda x: torch.isin(x.round(decimals=1), x[: len(x) // 2].round(decimals=1)),
+    "triangular": triangular,
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_goes_by_steps_of_a_sum_of_sizes(name):
+    """Each of two lengths is one that was there before, but not what they are together."""
+    numbers, draw = torch.rand(141, generator=torch.Generator().manual_seed(0)), random.Random(0)
+    there = numbers.to(DEVICE)
+    for step in range(150):
+        a, b = draw.randint(30, 90), draw.randint(30, 90)
+        if a + b <= 140:
+            found, expected = (
+                STEPS[name](torch.cat([x[1 : 1 + a] * 1, x[1 + a : 1 + a + b] * 1]))
+                for x in (there, numbers)
+            )
+            torch.testing.assert_close(found.cpu(), expected, msg=f"step {step}: {a}, {b}")
+
+
+def test_views_that_lie_apart_share_programs():
+    """In each order, wherever they are."""
+    draw, compiled = random.Random(0), 0
+    numbers = torch.arange(64.0).to(DEVICE)
+    for step in range(120):
+        i, j = draw.sample(range(8), 2)
+        made()
+        at_i, at_j = 8 * i, 8 * j
+        OVERLAPS["write, read"](numbers.clone(), at_i, at_j).cpu()
+        compiled += made()[0] if step >= 20 else 0
+    assert compiled <= 3
+
+
 WINDOWS = {
     "product": lambda x: x * 2,
     "convolution": lambda x: F.conv2d(x, torch.ones(4, 3, 3, 3, device=x.device), padding=1),

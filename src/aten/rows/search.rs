@@ -6,6 +6,7 @@ use crate::aten::facts::CHECKS_INTEGERS;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Op};
@@ -63,7 +64,9 @@ pub fn bound<'a>(sorted: V<'a>, x: V<'a>, right: bool) -> Result<V<'a>> {
         1 => take(sorted, at, 0),
         _ => math.op(Op::Gather, &[sorted, at], smallvec![Attr::Int(rank as i64 - 1)]),
     };
+    // One round for each bit.
     let mut step = 1 << n.ilog2();
+    math.guard(Guard::between(step, n, 2 * step - 1));
     while step > 0 {
         let next = place + step as f64;
         let before = element((next - 1.0).max(0.0).min((n - 1) as f64));

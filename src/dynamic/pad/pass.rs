@@ -98,7 +98,7 @@ pub fn pad(points: &Points, splits: &Splits, first_slot: u32) -> Result<Made, St
     let graph = points.here();
     let mut pass = Pass {
         points,
-        b: Builder::with_capacity(graph.nodes.len()),
+        b: Builder::rewriting(graph),
         values: Vec::with_capacity(graph.values.len()),
         splits,
         first_slot,

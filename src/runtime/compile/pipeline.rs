@@ -163,7 +163,10 @@ pub fn instantiate(
         return Ok(Instantiation::Nothing);
     };
     let done = |program| {
-        Instantiation::Done(Box::new(CompiledTrace { instance_of: Some(binding), ..program }))
+        Instantiation::Done(Box::new(CompiledTrace {
+            instance_of: Some(binding.clone()),
+            ..program
+        }))
     };
     let Some(decisions) = verify else {
         let plan = unplaced.placed();
@@ -185,6 +188,7 @@ pub fn instantiate(
         Interface::of(records).plan_unplaced(&graph, PlanMode::Guided(&decisions), backend);
     match guided.map(|(own, _)| (compare(&unplaced, &own), own.placed())) {
         Ok((Comparison::Equal, own)) if shared.is_within_limit(&own) => {
+            families.prove(&binding);
             let program = assembled(records, Some(&graph), own, backend)?;
             Ok(done(CompiledTrace { graph: Some(Arc::new(graph)), ..program }))
         }
