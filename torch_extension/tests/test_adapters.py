@@ -3,6 +3,7 @@
 The libraries are stubs here; torch_extension/tests_models has tests of the real ones.
 """
 
+import ast
 import sys
 import textwrap
 
@@ -145,7 +146,11 @@ def test_adapters_are_loaded_with_their_library_only(stub):
         {LOADED}
     """
     lines, _ = output(code, stub())
-    assert lines == ["[]", "['torchacc.adapters.accelerate']"]
+    first, second = (set(ast.literal_eval(line)) for line in lines)
+    # Those of what `import torch` imports itself.
+    own = ("data_parallel", "encoder", "multiprocessing")
+    assert first == {f"torchacc.adapters.{name}" for name in own}
+    assert second - first == {"torchacc.adapters.accelerate"}
 
 
 def test_looking_for_a_library_imports_nothing(stub):
@@ -276,3 +281,49 @@ def test_what_libraries_ask_of_the_device():
     scaler = module.amp.GradScaler(init_scale=4.0)
     assert scaler.is_enabled()
     assert scaler.scale(torch.ones(1, device=DEVICE)).item() == 4
+
+
+class Shifted(torch.nn.Linear):
+    def forward(self, x, *, shift):
+        return super().forward(x) + shift["by"]
+
+
+@pytest.mark.parametrize("module, inputs", [("cpu", "cpu"), (DEVICE, DEVICE), (DEVICE, "cpu")])
+@pytest.mark.parametrize("devices", [None, [0]])
+def test_data_parallel_runs_the_module_where_it_is(module, inputs, devices):
+    linear = Shifted(4, 2).to(module)
+    x, shift = torch.ones(3, 4, device=inputs), {"by": torch.ones(2, device=inputs)}
+    parallel = torch.nn.DataParallel(linear, devices)
+    assert list(parallel.state_dict()) == ["module.weight", "module.bias"]
+    made = [
+        parallel(x, shift=shift),
+        torch.nn.parallel.data_parallel(linear, x, devices, module_kwargs={"shift": shift}),
+    ]
+    expected = linear(x.to(module), shift={"by": torch.ones(2, device=module)})
+    for one in made:
+        assert one.device == expected.device
+        assert torch.equal(one.cpu(), expected.cpu())
+    made[0].sum().backward()
+    assert linear.weight.grad.tolist() == [[3.0] * 4] * 2
+
+
+def test_data_parallel_has_pytorchs_names_and_devices():
+    linear = torch.nn.Linear(4, 2).to(DEVICE)
+    parallel = torch.nn.DataParallel(module=linear, device_ids=[0, 1], dim=1)
+    assert (parallel.module, parallel.dim) == (linear, 1)
+    assert parallel.device_ids == [parallel.output_device] == [linear.weight.device.index]
+    on_cpu = torch.nn.DataParallel(module=torch.nn.Linear(4, 2))
+    assert on_cpu.device_ids == []
+    assert on_cpu.to(DEVICE)(torch.ones(3, 4)).device.type == DEVICE
+
+
+def test_data_parallel_gives_results_to_the_cpu():
+    linear = torch.nn.Linear(4, 2).to(DEVICE)
+    x = torch.ones(3, 4)
+    for made in (
+        torch.nn.DataParallel(linear, output_device=-1)(x),
+        torch.nn.parallel.data_parallel(linear, x, output_device=-1),
+    ):
+        assert made.device.type == "cpu"
+        made.sum().backward()
+    assert linear.bias.grad.tolist() == [6.0] * 2

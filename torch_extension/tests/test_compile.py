@@ -283,3 +283,18 @@ def test_checkpointing_draws_the_same_numbers_again(selective):
     found = gradients(whole(run), x)
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one.cpu(), other.cpu())
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_attention_in_graphs_that_pytorch_differentiates(dropout):
+    """What the kernels give has the layouts that the graph was made for, and is all there."""
+    cpu, acc = twins(lambda: nn.MultiheadAttention(8, 2, dropout, batch_first=True))
+    compiled = torch.compile(acc, backend="aot_eager", fullgraph=True)
+    x = torch.randn(2, 3, 8)
+    cpu(x, x, x, need_weights=False)[0].pow(2).sum().backward()
+    compiled(*[x.to(DEVICE)] * 3, need_weights=False)[0].pow(2).sum().backward()
+    found, expected = ([p.grad for p in model.parameters()] for model in (acc, cpu))
+    if dropout:
+        assert [g.shape for g in found] == [g.shape for g in expected]
+    else:
+        assert_same(found, expected, 1e-4, 1e-5)

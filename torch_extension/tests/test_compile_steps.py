@@ -143,6 +143,43 @@ def test_state_of_the_device_is_asked_for_at_every_call():
     assert_same(torch.compile(seeded)(), to_device(expected, "cpu"))
 
 
+# In a process of its own: of two devices.
+DEVICES = """
+import torch
+
+def current(x):
+    return x + torch.acc.current_device()
+
+def within(x):
+    with torch.acc.device("acc:1"):
+        there = torch.zeros(1, device="acc"), torch.acc.current_device()
+    with torch.acc.device_of(there[0]):
+        x = x + torch.acc.current_device()
+    return there, torch.zeros(1, device="acc"), x
+
+def moved(x):
+    torch.acc.set_device(1)
+    return torch.zeros(1, device="acc"), torch.acc.current_device()
+
+x = torch.zeros(2)
+for backend in ("inductor", "torchacc"):
+    for run in (current, within, moved):
+        compiled = torch.compile(run, fullgraph=True, backend=backend)
+        for index in (0, 1, 0):
+            torch.acc.set_device(index)
+            expected = run(x), torch.acc.current_device()
+            torch.acc.set_device(index)
+            assert str((compiled(x), torch.acc.current_device())) == str(expected), run
+    torch._dynamo.reset()
+print("done")
+"""
+
+
+def test_the_current_device_is_part_of_a_graph():
+    result = run_python(DEVICES, TORCHACC_DEVICES="2")
+    assert result.stdout == "done\n", result.stderr
+
+
 def test_streams_and_events():
     def run(x):
         stream = torch.acc.Stream(DEVICE)

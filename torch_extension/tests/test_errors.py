@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torchacc
-from support import DEVICE, assert_same, twins
+from support import DEVICE, assert_same, check, twins
 
 IMMEDIATE = {
     "mm": lambda d: torch.ones(2, 3, device=d) @ torch.ones(2, 3, device=d),
@@ -140,6 +140,56 @@ def test_target_out_of_range():
     with pytest.raises((IndexError, RuntimeError)) as error:
         loss.item()
     assert "test_errors.py:" in str(error.value)
+
+
+def test_a_part_of_a_number_has_no_gradient():
+    for device in ("cpu", DEVICE):
+        grad = torch.ones((), device=device)
+        with pytest.raises(IndexError, match="0-dim"):
+            torch.ops.aten.select_backward(grad, [], 0, 0)
+        with pytest.raises(IndexError, match="0-dim"):
+            torch.ops.aten.slice_backward(grad, [], 0, 0, 1, 1)
+
+
+@pytest.mark.parametrize("values", [[-1], [-3, -2], [0, 2, -1]], ids=str)
+def test_negative_classes_have_no_place(values):
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match="Class values must be non-negative"):
+            nn.functional.one_hot(torch.tensor(values, device=device))
+
+
+@pytest.mark.parametrize("values", [[-1], [2, 3]], ids=str)
+def test_classes_beyond_their_number_are_refused_where_they_are_read(values):
+    """As on CUDA: the host does not ask."""
+    cuts = torchacc.metrics()["cuts"]
+    classes = nn.functional.one_hot(torch.tensor(values, device=DEVICE), 3)
+    assert torchacc.metrics()["cuts"] == cuts
+    with pytest.raises(IndexError, match="out of bounds for dimension 1 with size 3"):
+        classes.cpu()
+
+
+def test_one_hot_says_what_else_is_wrong():
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match="LongTensor"):
+            nn.functional.one_hot(torch.ones(2, device=device))
+        with pytest.raises(RuntimeError, match="from empty tensor"):
+            nn.functional.one_hot(torch.ones(0, device=device).long())
+        with pytest.raises(RuntimeError):
+            nn.functional.one_hot(torch.zeros(2, device=device).long(), 0)
+    for x, count in (([2, 0], -1), ([[1], [3]], -1), ([2, 0], 4)):
+        check(nn.functional.one_hot, torch.tensor(x), count)
+
+
+@pytest.mark.parametrize("wrong", ["input", "target"])
+@pytest.mark.parametrize("number", [1.5, -0.25, float("nan")])
+def test_what_is_no_probability_has_no_cross_entropy(wrong, number):
+    for device in ("cpu", DEVICE):
+        x, y = torch.tensor([[0.5, number], [1.0, 0.0]], device=device)
+        x, y = (y, x) if wrong == "target" else (x, y)
+        if wrong == "input":
+            x.requires_grad_()
+        with pytest.raises(RuntimeError, match=f"all elements of {wrong} should be between 0 and"):
+            nn.functional.binary_cross_entropy(x, y).item()
 
 
 def test_allocation_failure_is_late_and_alone():

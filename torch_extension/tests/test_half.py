@@ -111,3 +111,23 @@ def test_bits_do_not_depend_on_when_results_are_read(dtype):
 
     for at_the_end, at_once in zip(run(False), run(True), strict=True):
         assert torch.equal(at_the_end, at_once)
+
+
+@pytest.mark.parametrize("dtype", HALF_TYPES)
+def test_norms_of_halves_are_kept_in_f32(dtype):
+    v, g = numbers(dtype, 3, 4), numbers(dtype, 3, 1)
+    expected = torch._weight_norm_interface(v, g, 0)
+    actual = torch._weight_norm_interface(v.to("acc"), g.to("acc"), 0)
+    assert [x.dtype for x in actual] == [x.dtype for x in expected]
+    torch.testing.assert_close(actual[1].cpu(), expected[1])
+
+
+@pytest.mark.parametrize("dtype", HALF_TYPES)
+def test_weight_norm_trains(dtype):
+    def gradients(device):
+        torch.manual_seed(0)
+        layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(4, 3).to(dtype))
+        layer.to(device)(numbers(dtype, 2, 4).to(device)).sum().backward()
+        return [parameter.grad.cpu() for parameter in layer.parameters()]
+
+    torch.testing.assert_close(gradients("acc"), gradients("cpu"))

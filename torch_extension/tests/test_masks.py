@@ -1,12 +1,13 @@
 """Masks of every rank, alone and among other indices: reading, writing, adding, differentiating."""
 
+import copy
 import itertools
 
 import pytest
 import torch
 import torch.nn.functional as F
 import torchacc
-from support import DEVICE, check
+from support import DEVICE, assert_same, check, to_device
 
 SHAPE = (3, 4, 5)
 
@@ -48,7 +49,10 @@ CASES = [
     pytest.param(build, dtype, id=f"{name}, {dtype}")
     for (name, build), dtype in itertools.product(INDICES.items(), (torch.bool, torch.uint8))
 ]
-pytestmark = pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8"),
+    pytest.mark.filterwarnings("ignore:.*nested"),
+]
 
 
 @pytest.mark.parametrize(("build", "dtype"), CASES)
@@ -152,16 +156,116 @@ def test_a_value_of_the_wrong_shape_is_still_refused():
             write(source(device))
 
 
-def test_an_encoder_in_evaluation_with_padding():
+PADDING = {
+    "aligned": [[0, 0, 0, 0, 0], [0, 0, 0, 1, 1], [0, 0, 1, 1, 1]],
+    "aligned, one empty": [[0, 0, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 1, 1, 1]],
+    "not aligned": [[0, 0, 0, 0, 1], [0, 1, 0, 1, 1], [1, 0, 0, 0, 0]],
+    "none": [[0, 0, 0, 0, 0]] * 3,
+}
+# Beyond its arguments by default: what the encoder has, and what is around it.
+ENCODERS = {
+    "plain": ({}, {}),
+    "with a norm": ({}, {"norm": torch.nn.LayerNorm(16)}),
+    "normed first": ({"norm_first": True}, {}),
+    "gelu": ({"activation": "gelu"}, {}),
+    "whose mask is not looked at": ({}, {"mask_check": False}),
+    "without nested tensors": ({}, {"enable_nested_tensor": False}),
+    "of odd heads": ({"nhead": 1}, {}),
+    "batch second": ({"batch_first": False}, {}),
+}
+
+
+def encoder(of_layer, of_encoder):
     torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-    model = torch.nn.TransformerEncoder(layer, 2).eval()
-    x, padding = torch.randn(3, 5, 16), torch.arange(5) >= torch.tensor([[5], [3], [2]])
+    arguments = {"d_model": 16, "nhead": 2, "dim_feedforward": 32, "batch_first": True, **of_layer}
+    layer = torch.nn.TransformerEncoderLayer(**arguments)
+    model = torch.nn.TransformerEncoder(layer, 2, **of_encoder).eval()
     with torch.no_grad():
-        expected = model(x, src_key_padding_mask=padding)
-        actual = model.to(DEVICE)(x.to(DEVICE), src_key_padding_mask=padding.to(DEVICE)).cpu()
-    # At padded positions the CPU, which packs the others, gives zeros.
-    torch.testing.assert_close(actual[~padding], expected[~padding], rtol=1e-4, atol=1e-5)
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model, torch.randn((3, 5, 16) if layer.self_attn.batch_first else (5, 3, 16))
+
+
+def same_in_program(model, x, **arguments):
+    """As on the CPU, everywhere, and nothing of it by the host."""
+    expected = model(x, **arguments)
+    on_acc = copy.deepcopy(model).to(DEVICE)
+    x, arguments = to_device((x, arguments))
+    torchacc.sync()
+    before = torchacc.metrics()
+    actual = on_acc(x, **arguments)
+    names = ("cuts", "immediate_runs", "immediate_copies")
+    after = torchacc.metrics()
+    assert {name: after[name] - before[name] for name in names} == dict.fromkeys(names, 0)
+    assert_same(actual, expected, rtol=1e-4, atol=1e-5)
+    assert torchacc.metrics()["host_calls"] == before["host_calls"]
+
+
+@pytest.mark.parametrize("padding", PADDING)
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_an_encoder_in_evaluation_with_padding(kind, padding):
+    model, x = encoder(*ENCODERS[kind])
+    padding = torch.tensor(PADDING[padding], dtype=torch.bool)
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            same_in_program(model, x, src_key_padding_mask=padding)
+
+
+@pytest.mark.parametrize("padding", ["aligned", "not aligned"])
+def test_an_encoder_that_does_not_pack(padding):
+    padding = torch.tensor(PADDING[padding], dtype=torch.bool)
+    model, x = encoder({"dropout": 0.0}, {})
+    # With gradients, in training, and with another mask.
+    same_in_program(model, x, src_key_padding_mask=padding)
+    with torch.no_grad():
+        causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
+        same_in_program(model, x, mask=causal, is_causal=False)
+        seen = torch.zeros(3, 5, dtype=torch.bool)
+        seen[1, 3:] = True
+        same_in_program(model, x, mask=causal, is_causal=False, src_key_padding_mask=seen)
+        same_in_program(model.train(), x, src_key_padding_mask=padding)
+
+
+def test_an_encoder_of_masks_that_are_numbers():
+    padding = torch.tensor(PADDING["aligned"], dtype=torch.float32)
+    model, x = encoder({}, {})
+    with torch.no_grad():
+        for numbers in (
+            padding * float("-1e4"),
+            padding,
+            padding.masked_fill(padding > 0, -torch.inf),
+        ):
+            same_in_program(model, x, src_key_padding_mask=numbers)
+
+
+def test_an_encoder_is_compiled_as_torch_script():
+    model, x = encoder({}, {})
+    with torch.no_grad():
+        torch.testing.assert_close(torch.jit.script(model)(x), model(x))
+
+
+class SelfAttention(torch.nn.Module):
+    def __init__(self, attention):
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, x, **arguments):
+        return self.attention(x, x, x, **arguments)
+
+
+@pytest.mark.parametrize("mask", [None, "places", "padding", "both"])
+@pytest.mark.parametrize("weights", [None, "each", "mean"])
+def test_attention_in_evaluation(mask, weights):
+    torch.manual_seed(0)
+    model = torch.nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    keywords = {"need_weights": weights is not None, "average_attn_weights": weights == "mean"}
+    if mask in ("places", "both"):
+        keywords["attn_mask"] = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    if mask in ("padding", "both"):
+        keywords["key_padding_mask"] = torch.tensor(PADDING["aligned"], dtype=torch.bool)
+    x = torch.randn(3, 5, 16)
+    with torch.no_grad():
+        same_in_program(SelfAttention(model), x, **keywords)
 
 
 @pytest.mark.parametrize("accumulate", [False, True])

@@ -1,5 +1,8 @@
 """Threads, libraries and forks of a process that uses the device."""
 
+import multiprocessing
+from multiprocessing.reduction import ForkingPickler
+
 import pytest
 import torch
 from support import DEVICE, run_python
@@ -22,6 +25,75 @@ def test_loader_workers():
         assert batch.is_pinned()
         total += batch.to(DEVICE, non_blocking=True).sum()
     assert total.item() == 2 * sum(i * i for i in range(8))
+
+
+class OnDevice(Squares):
+    def __getitem__(self, index):
+        return super().__getitem__(index).to(DEVICE)
+
+
+def test_loader_workers_that_return_device_tensors():
+    loader = DataLoader(OnDevice(), batch_size=4, num_workers=1, multiprocessing_context="spawn")
+    batches = list(loader)
+    assert all(batch.device.type == DEVICE for batch in batches)
+    assert torch.cat(batches)[:, 0].tolist() == [float(i * i) for i in range(8)]
+
+
+def send_back(queue, end, linear, leaf):
+    """What was given to a process, and tensors of its own."""
+    table = torch.arange(100_000.0, device=DEVICE).view(100, 1000)
+    leaf.requires_grad_(not leaf.requires_grad)
+    queue.put((linear, leaf, table[1, 2:4], table[:3, :2].t()))
+    queue.put(
+        (torch.zeros(0, 3, device=DEVICE), torch.ones(2, dtype=torch.bfloat16, device=DEVICE))
+    )
+    queue.put(torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged, device=DEVICE))
+    end.wait()
+
+
+def test_device_tensors_between_processes():
+    spawn = multiprocessing.get_context("spawn")
+    queue, end = spawn.Queue(), spawn.Event()
+    linear = torch.nn.Linear(2, 2).to(DEVICE)
+    linear.tied = linear.weight
+    leaf = torch.arange(3.0, device=DEVICE, requires_grad=True)
+    process = spawn.Process(target=send_back, args=(queue, end, linear, leaf))
+    process.start()
+    other, unlike, *views = queue.get(timeout=300)
+    nothing, halves = queue.get(timeout=300)
+    nested = queue.get(timeout=300)
+    end.set()
+    process.join()
+    assert isinstance(other.weight, torch.nn.Parameter)
+    assert other.weight is other.tied
+    assert other.weight.device == linear.weight.device
+    assert torch.equal(other.weight.cpu(), linear.weight.cpu())
+    assert (leaf.requires_grad, unlike.requires_grad) == (True, False)
+    assert [view.tolist() for view in views] == [
+        [1002.0, 1003.0],
+        [[0.0, 1000.0, 2000.0], [1.0, 1001.0, 2001.0]],
+    ]
+    assert (nothing.shape, nothing.device.type) == ((0, 3), DEVICE)
+    assert (halves.dtype, halves.tolist()) == (torch.bfloat16, [1.0, 1.0])
+    assert nested.values().tolist() == [1.0, 1.0]
+
+
+def test_of_a_storage_only_what_is_sent_is_copied():
+    table = torch.arange(100_000.0, device=DEVICE)
+    assert len(ForkingPickler.dumps(table[2:4])) < 2000
+
+
+def test_conjugated_and_negated_tensors_are_sent_as_they_are_seen():
+    x = torch.tensor([1 + 2j, 3 - 4j]).to(DEVICE)
+    for sent in (x.conj(), x._neg_view(), x.conj()._neg_view(), x.conj().imag):
+        received = ForkingPickler.loads(ForkingPickler.dumps(sent))
+        assert received.tolist() == sent.tolist()
+        assert received.device == x.device
+
+
+def test_what_has_a_history_is_not_sent():
+    with pytest.raises(RuntimeError, match="non-leaf tensor which requires_grad"):
+        ForkingPickler.dumps(torch.ones(2, device=DEVICE, requires_grad=True) * 2)
 
 
 IN_CHILD = """

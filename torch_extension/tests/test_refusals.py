@@ -233,6 +233,17 @@ def test_what_may_be_on_the_cpu():
     assert torch.masked_select(x, torch.tensor(True)).tolist() == x.tolist()
 
 
+def sobol(d):
+    state = torch.zeros(2, 30, dtype=torch.int64, device=d)
+    torch._sobol_engine_initialize_state_(state, 2)
+    bits = torch.ones(2, 30, 30, dtype=torch.int64, device=d).tril()
+    torch._sobol_engine_scramble_(state, bits, 2)
+    place = torch.zeros(2, dtype=torch.int64, device=d)
+    torch._sobol_engine_ff_(place, 3, state, 2, 0)
+    drawn, place = torch._sobol_engine_draw(place, 4, state, 2, 3, torch.float64)
+    return torch.cat([drawn.flatten(), place])
+
+
 ACCEPTED = {
     "a normalisation of no halves": lambda d: torch.autograd.grad(
         F.layer_norm(x := torch.ones(0, 1, device=d).half().requires_grad_(), (0, 1)).mean(), x
@@ -262,6 +273,34 @@ ACCEPTED = {
     "half to float": lambda d: torch.softmax(floats(d).half(), 0, dtype=torch.float32),
     "a bool sum": lambda d: flags(d).sum(0),
     "a bool product": lambda d: floats(d) * flags(d),
+    # PyTorch's compositions of these read memory by its address.
+    "a window": lambda d: torch.kaiser_window(5, device=d),
+    "a symmetric window": lambda d: torch.kaiser_window(6, False, device=d, dtype=torch.float64),
+    "a window of one": lambda d: torch.kaiser_window(1, True, 3.0, device=d),
+    "numbers in order": lambda d: torch.ops.aten.range.out_(1, 3, out=torch.empty(3, device=d)),
+    "rows that stay": lambda d: torch._rowwise_prune(
+        floats(d).view(3, 2), flags(d)[:3], torch.int32
+    )[0],
+    "a range for quantisation": lambda d: torch.tensor(
+        torch.choose_qparams_optimized(floats(d), 6, 16, 0.1, 8), device=d
+    ),
+    "a grid": lambda d: torch._grid_sampler_2d_cpu_fallback(
+        floats(d).view(1, 1, 2, 3), floats(d)[:4].view(1, 1, 2, 2) / 4, 0, 0, False
+    ),
+    "the gradient of a grid": lambda d: torch.cat(
+        [
+            x.flatten()
+            for x in torch.ops.aten._grid_sampler_2d_cpu_fallback_backward(
+                floats(d)[:2].view(1, 1, 1, 2),
+                floats(d).view(1, 1, 2, 3),
+                floats(d)[:4].view(1, 1, 2, 2) / 4,
+                0,
+                0,
+                False,
+            )
+        ]
+    ),
+    "a sequence of Sobol's": sobol,
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torchacc
 from support import DEVICE
-from torchacc._absent import ABSENT
+from torchacc._absent import ABSENT, ABSENT_PRIVATE
 
 # Imported by torch.cuda for itself, or about numbers of CUDA's architectures.
 NOT_OF_CUDA = {
@@ -69,19 +69,22 @@ def test_every_name_of_cuda_is_there_or_absent_for_a_reason():
     assert names - present - ABSENT.keys() == set(), "new: give torch.acc them, or say why not"
     assert present & ABSENT.keys() == set()
     assert ABSENT.keys() - names <= NEWER
+    assert ABSENT_PRIVATE.keys() <= set(dir(torch.cuda.memory))
     assert present - names == OWN
 
 
-@pytest.mark.parametrize("name", sorted(ABSENT))
+@pytest.mark.parametrize("name", sorted(ABSENT | ABSENT_PRIVATE))
 def test_what_is_absent_says_why(name):
     assert not hasattr(torch.acc, name)
-    with pytest.raises(AttributeError, match=f"torch.acc has no {name}: "):
-        getattr(torch.acc, name)
+    for module in ("torch.acc", "torch.acc.memory"):
+        with pytest.raises(AttributeError, match=f"{module} has no {name}: "):
+            getattr(importlib.import_module(module), name)
 
 
 def test_other_names_are_no_attributes():
-    with pytest.raises(AttributeError, match="module 'torch.acc' has no attribute 'nonsense'"):
-        torch.acc.nonsense  # noqa: B018
+    for module in (torch.acc, torch.acc.memory):
+        with pytest.raises(AttributeError, match="module 'torch.acc.*' has no attribute 'nonsen"):
+            module.nonsense  # noqa: B018
 
 
 @pytest.mark.parametrize("name", sorted(torch.acc.__all__))

@@ -2,6 +2,7 @@
 
 import time
 import timeit
+import warnings
 
 import pytest
 import torch
@@ -99,6 +100,30 @@ def test_operators_that_run_at_once_are_the_devices_work():
     x = torch.ones(1 << 20, device=DEVICE)
     torch.acc.synchronize()
     assert milliseconds(lambda: x.nonzero())[0] > 0
+
+
+def test_events_around_what_is_dropped_warn(matrix):
+    start, middle, end = (torch.acc.Event(enable_timing=True) for _ in range(3))
+    start.record()
+    for _ in range(3):
+        matrix @ matrix  # noqa: B018
+    middle.record()
+    kept = matrix @ matrix
+    end.record()
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="nobody holds .* Keep the results") as said:
+            assert start.elapsed_time(middle) == 0
+        assert said[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert middle.elapsed_time(end) > 0
+            assert start.elapsed_time(start) == 0
+            assert start.elapsed_time(end) > 0
+    finally:
+        torch.set_warn_always(always)
+    assert kept[0, 0].item() == SIDE
 
 
 def test_events_without_timing_wait_for_nothing_and_have_none(matrix):

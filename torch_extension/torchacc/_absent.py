@@ -1,9 +1,13 @@
-"""What `torch.cuda` has and `torch.acc` does not, each with the reason."""
+"""What `torch.cuda` and `torch.cuda.memory` have and those of acc do not, each with the reason."""
 
 _CUDA = "it is part of NVIDIA's libraries; on a GPU torch.cuda has it"
 _TYPES = "tensors and storages are made with dtype= and device="
 _GRAPHS = "every step is a compiled program already, and a CUDA graph from its third run on"
 _ALLOCATOR = "memory is planned for whole programs, which leaves no single allocation to take over"
+_HISTORY = (
+    f"{_ALLOCATOR}. torchacc.last_program() shows the last program's memory and what is live in it "
+    "at once, memory_summary() what is in use, and torchacc.profile(file) what ran when"
+)
 _HOST = "pinned memory is not kept when it is released, so there is nothing to count"
 
 ABSENT = {
@@ -79,3 +83,22 @@ ABSENT = {
     "nvtx": "torch.profiler.record_function names ranges, and torch.cuda.nvtx those of NVIDIA",
     "profiler": "torch.profiler and torchacc.profile show what the device does",
 }
+
+# Names that PyTorch's documentation has, though they are private.
+ABSENT_PRIVATE = dict.fromkeys(
+    [
+        "_dump_snapshot",
+        "_record_memory_history",
+        "_save_memory_usage",
+        "_save_segment_usage",
+        "_snapshot",
+    ],
+    _HISTORY,
+)
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """The error for an attribute that `module` does not have, with the reason if there is one."""
+    if reason := ABSENT.get(name) or ABSENT_PRIVATE.get(name):
+        return AttributeError(f"{module} has no {name}: {reason}")
+    return AttributeError(f"module {module!r} has no attribute {name!r}")

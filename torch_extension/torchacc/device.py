@@ -12,7 +12,7 @@ import torch
 from torch import AcceleratorError, OutOfMemoryError
 
 from torchacc import amp, event_log, memory, random, step, streams
-from torchacc._absent import ABSENT
+from torchacc._absent import missing
 from torchacc._explain import explain_at_exit
 from torchacc._index import Device, device_index
 from torchacc._progress import begin_if_asked
@@ -93,7 +93,7 @@ class device_of(device):
     thread, and the old one again. What is not on acc changes nothing."""
 
     def __init__(self, obj: torch.Tensor | torch.UntypedStorage | torch.TypedStorage):
-        super().__init__(obj.get_device() if obj.is_acc else None)
+        super().__init__(obj.device if obj.device.type == "acc" else None)
 
 
 def is_available() -> bool:
@@ -222,9 +222,7 @@ def __getattr__(name: str) -> tuple[torch.Generator, ...]:
     if name == "default_generators":
         indices = range(torch.ops.acc.device_count())
         return tuple(torch.ops.acc.default_generator(index) for index in indices)
-    if name in ABSENT:
-        raise AttributeError(f"torch.acc has no {name}: {ABSENT[name]}")
-    raise AttributeError(f"module 'torch.acc' has no attribute {name!r}")
+    raise missing("torch.acc", name)
 
 
 __all__ = [

@@ -29,7 +29,7 @@ from torchacc.step import cut, end_step, sync
 from torchacc.streams import synchronize
 
 # Functions of this package that a captured graph calls each time it runs.
-_IN_GRAPHS = (cut, end_step, sync, synchronize)
+_IN_GRAPHS = (cut, end_step, sync, synchronize, device.set_device)
 
 # Higher-order operators that for their gradients trace the graphs they are given, at every call.
 _TRACING = (
@@ -121,7 +121,7 @@ def _dynamo(module):
     # The others ask for the device's state or change it, which is not for the time of tracing:
     # they break the graph.
     for name in torch._C._dispatch_get_all_op_names():
-        if name.startswith("acc::"):
+        if name.startswith("acc::") and name != "acc::get_device":
             module.disallow_in_graph(getattr(torch.ops.acc, name.removeprefix("acc::")))
     # What PyTorch has higher-order operators do under the autocast of its own devices.
     key = DispatchKey.AutocastPrivateUse1
@@ -131,6 +131,10 @@ def _dynamo(module):
             operator.fallthrough(key)
     for name in _TRACING:
         _run_without_tracing(torch._ops._higher_order_ops[name])
+    # A constant of what is captured, which is captured again where another device is current.
+    known = torch.ops.acc.get_device
+    module.variables.torch.constant_fold_functions[known] = None
+    module.variables.torch.constant_fold_functions_need_guards[known] = None
 
 
 def _run_without_tracing(operator: HigherOrderOperator) -> None:

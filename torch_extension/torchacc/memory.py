@@ -6,11 +6,12 @@ All indices of acc share one memory, so each reports the same bytes, but for its
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from typing_extensions import deprecated
 
+from torchacc._absent import missing
 from torchacc._index import Device, device_index
 
 
@@ -225,6 +226,10 @@ def gpu_of(what: str, device: Device) -> torch.device:
     if native := native_device():
         return native
     raise RuntimeError(f"acc computes on the host here, where there is no such thing as {what}")
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing("torch.acc.memory", name)
 
 
 __all__ = [

@@ -138,12 +138,8 @@ attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
   const at::Tensor logsumexp = make_tensor({batch, heads, length}, {heads * length, length, 1},
                                            statistic, query.device().index());
   RandomState random{0, 0};
-  at::Tensor seed, offset;
-  if (dropout_p > 0) {
+  if (dropout_p > 0)
     random = draw(std::nullopt, query.device().index(), batch * heads * length * key.size(2));
-    seed = random_tensor(random.seed);
-    offset = random_tensor(random.offset);
-  }
   const at::Tensor mask = expanded_bias(bias, query, key);
   Arguments arguments;
   for (const at::Tensor* tensor : {&query, &key, &value, &mask}) arguments.tensor(*tensor);
@@ -151,8 +147,16 @@ attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
   const std::array<torchacc_view, 2> outputs{view_of(*out.unsafeGetTensorImpl()),
                                              view_of(*logsumexp.unsafeGetTensorImpl())};
   record_native(*natives().forward, arguments.get(), outputs);
-  return {out,         logsumexp, at::Tensor(), at::Tensor(), length,
-          key.size(2), seed,      offset,       at::Tensor()};
+  // Without dropout too: PyTorch's compiler has the two among the tensors that it keeps.
+  return {out,
+          logsumexp,
+          at::Tensor(),
+          at::Tensor(),
+          length,
+          key.size(2),
+          random_tensor(random.seed),
+          random_tensor(random.offset),
+          at::Tensor()};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(

@@ -2,10 +2,13 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addr_native.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/chunk.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/one_hot_native.h>
 #include <ATen/ops/sigmoid.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/tanh.h>
 
@@ -51,7 +54,21 @@ at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& vec1, const at::T
   return at::native::math_addr_out(self, vec1, vec2, beta, alpha, out);
 }
 
-// There are no nested tensors on the device, and PyTorch's encoder makes one of what is aligned.
+// PyTorch leaves negative classes to the scatter, which has no place to miss where all are: their
+// largest then says that there are no classes. Both ends come with one read.
+at::Tensor one_hot(const at::Tensor& self, int64_t num_classes) {
+  if (num_classes == -1 && self.scalar_type() == at::kLong && self.numel() != 0) {
+    const auto [least, most] = at::aminmax(self);
+    const at::Tensor ends = at::stack({least, most}).cpu();
+    const int64_t* const values = ends.const_data_ptr<int64_t>();
+    TORCH_CHECK(values[0] >= 0, "Class values must be non-negative.");
+    num_classes = values[1] + 1;
+  }
+  return at::native::one_hot(self, num_classes);
+}
+
+// There are no nested tensors on the device, and PyTorch's encoder makes one of what is aligned: it
+// would without `torchacc/adapters/encoder.py`.
 bool is_left_aligned(const at::Tensor&, const at::Tensor&) { return false; }
 
 // (self, mask). What is read is the mask, not what it selects from.

@@ -77,11 +77,18 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     bool is_causal, const at::Tensor& philox_seed, const at::Tensor& philox_offset,
     std::optional<double> scale);
 
+// sequences.cpp
+void flash_attention(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+void flash_attention_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+void efficient_attention(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+void efficient_attention_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 // composite.cpp
 at::Tensor addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
                 const at::Scalar& beta, const at::Scalar& alpha);
 at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
                      const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out);
+at::Tensor one_hot(const at::Tensor& self, int64_t num_classes);
 bool is_left_aligned(const at::Tensor& tensor, const at::Tensor& mask);
 void masked_select(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void convolution_overrideable(const c10::OperatorHandle& op, torch::jit::Stack* stack);
@@ -94,6 +101,23 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates,
                                             const at::Tensor& hidden,
                                             const std::optional<at::Tensor>& input_bias,
                                             const std::optional<at::Tensor>& hidden_bias);
+
+// encoder.cpp
+std::tuple<at::Tensor, at::Tensor> multi_head_attention(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, int64_t embed_dim,
+    int64_t num_head, const at::Tensor& qkv_weight, const at::Tensor& qkv_bias,
+    const at::Tensor& proj_weight, const at::Tensor& proj_bias,
+    const std::optional<at::Tensor>& mask, bool need_weights, bool average_attn_weights,
+    std::optional<int64_t> mask_type);
+at::Tensor encoder_layer(const at::Tensor& src, int64_t embed_dim, int64_t num_heads,
+                         const at::Tensor& qkv_weight, const at::Tensor& qkv_bias,
+                         const at::Tensor& proj_weight, const at::Tensor& proj_bias, bool use_gelu,
+                         bool norm_first, double eps, const at::Tensor& norm_weight_1,
+                         const at::Tensor& norm_bias_1, const at::Tensor& norm_weight_2,
+                         const at::Tensor& norm_bias_2, const at::Tensor& ffn_weight_1,
+                         const at::Tensor& ffn_bias_1, const at::Tensor& ffn_weight_2,
+                         const at::Tensor& ffn_bias_2, const std::optional<at::Tensor>& mask,
+                         std::optional<int64_t> mask_type);
 
 // recurrent.cpp
 std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm(const at::Tensor& input, at::TensorList states,

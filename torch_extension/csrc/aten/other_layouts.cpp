@@ -1,4 +1,5 @@
 // Operators on tensors that are not dense, which PyTorch would say could not run.
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
@@ -21,6 +22,24 @@ TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) { m.fallback(refusal<kNoSparse>()); 
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { m.fallback(refusal<kNoSparse>()); }
 TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { m.fallback(refusal<kNoNested>()); }
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(refusal<kNoQuantized>()); }
+
+// One that a copy to the device or a view has made. Autograd asks where an error ends the process.
+at::Tensor nested_sizes(const at::Tensor& self) {
+  return at::native::get_nested_tensor_impl(self)->get_nested_sizes();
+}
+
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
+  m.impl("_nested_tensor_size", &nested_sizes);
+}
+
+// What makes nested tensors of dense ones.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const char* name : {"_nested_from_padded", "_nested_from_padded_and_nested_example",
+                           "_nested_tensor_from_mask", "_nested_tensor_from_tensor_list",
+                           "_nested_view_from_buffer", "_nested_view_from_buffer_copy"}) {
+    m.impl(name, refusal<kNoNested>());
+  }
+}
 
 }  // namespace
 }  // namespace torchacc

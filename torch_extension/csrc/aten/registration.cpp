@@ -4,6 +4,7 @@
 #include "aten/copy.h"
 #include "aten/float8.h"
 #include "aten/kernels.h"
+#include "record/immediate.h"
 #include "record/recorder.h"
 #include "runtime/runtime.h"
 
@@ -45,6 +46,22 @@ void record_whole_operators(torch::Library& library) {
     if (op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;
     const std::string local = c10::toString(name).substr(kNamespace.size());
     library.impl(local.c_str(), recorder());
+  }
+}
+
+// Compositions in name only: they read and write memory themselves, or ask for a kernel by the type
+// of the device. They run on the CPU at once, on copies.
+void run_on_the_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  run_immediately(*operator_info(op), *stack);
+}
+
+void add_readers_of_memory(torch::Library& m) {
+  for (const char* name :
+       {"kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "range.out_",
+        "_sobol_engine_draw", "_sobol_engine_ff_", "_sobol_engine_initialize_state_",
+        "_sobol_engine_scramble_", "_rowwise_prune", "choose_qparams_optimized",
+        "_grid_sampler_2d_cpu_fallback", "_grid_sampler_2d_cpu_fallback_backward"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_the_host>());
   }
 }
 
@@ -97,6 +114,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_scaled_dot_product_fused_attention_overrideable", &attention);
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", &attention_backward);
 
+  m.impl("_flash_attention_forward", torch::CppFunction::makeFromBoxedFunction<&flash_attention>());
+  m.impl("_flash_attention_backward",
+         torch::CppFunction::makeFromBoxedFunction<&flash_attention_backward>());
+  m.impl("_efficient_attention_forward",
+         torch::CppFunction::makeFromBoxedFunction<&efficient_attention>());
+  m.impl("_efficient_attention_backward",
+         torch::CppFunction::makeFromBoxedFunction<&efficient_attention_backward>());
+
   m.impl("convolution_overrideable",
          torch::CppFunction::makeFromBoxedFunction<&convolution_overrideable>());
   m.impl("convolution_backward_overrideable",
@@ -113,6 +138,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("slice_backward", &slice_backward);
   m.impl("addr.out", &addr_out);
   m.impl("_nested_tensor_from_mask_left_aligned", &is_left_aligned);
+  m.impl("_native_multi_head_attention", &multi_head_attention);
+  m.impl("_transformer_encoder_layer_fwd", &encoder_layer);
+
+  m.impl("one_hot", &one_hot);
+  add_readers_of_memory(m);
 
   // Kept whole instead of PyTorch's decomposition for unknown devices, which may not even know
   // them.

@@ -225,6 +225,9 @@ void cat_out(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 at::Tensor select_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,
                            c10::SymInt symbolic_index) {
+  // Which it refuses.
+  if (input_sizes.empty())
+    return at::native::select_backward_symint(grad, input_sizes, dim, symbolic_index);
   const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(input_sizes);
   const int64_t index = symbolic_index.guard_int(__FILE__, __LINE__);
   const int64_t at = at::maybe_wrap_dim(dim, static_cast<int64_t>(sizes.size()));
@@ -241,6 +244,8 @@ at::Tensor slice_backward(const at::Tensor& grad, c10::SymIntArrayRef input_size
   const int64_t start = symbolic_start.guard_int(__FILE__, __LINE__);
   const int64_t last = end.guard_int(__FILE__, __LINE__);
   const int64_t stride = step.guard_int(__FILE__, __LINE__);
+  // Which it refuses.
+  if (sizes.empty()) return at::native::slice_backward(grad, sizes, dim, start, last, stride);
   const int64_t at = at::maybe_wrap_dim(dim, static_cast<int64_t>(sizes.size()));
   const int64_t size = sizes[static_cast<size_t>(at)], length = grad.size(at);
   const int64_t place = start < 0 ? std::max<int64_t>(start + size, 0) : start;

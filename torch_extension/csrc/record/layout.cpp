@@ -106,6 +106,15 @@ bool mixes_floats(const Call& call) {
   return false;
 }
 
+// Whether there are results beside the first, which the CPU may keep in f32, as norms that a
+// gradient needs, though all floats are halves.
+bool may_keep_f32(const Call& call, const Shapes& shapes) {
+  const auto tensors = call.tensors();
+  return shapes.fresh > 1 && std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
+           return use.tensor != nullptr && is_half(type_of(*use.tensor));
+         });
+}
+
 bool verifying() {
   static const bool wanted = [] {
     const char* value = std::getenv("TORCHACC_VERIFY_SHAPES");
@@ -147,14 +156,17 @@ void leave_out_unasked(const Call& call, Shapes& shapes) {
 }
 
 void correct_types(const Call& call, Shapes& shapes) {
-  if (shapes.fresh == 0 || !mixes_floats(call)) return;
+  const bool mixed = mixes_floats(call);
+  if (shapes.fresh == 0 || !(mixed || may_keep_f32(call, shapes))) return;
   auto results = dry_run_sketch(call, /*halves=*/true);
-  if (!results.has_value() && !trusts_operands(call)) results = dry_run_in_full(call);
+  if (mixed && !results.has_value() && !trusts_operands(call)) results = dry_run_in_full(call);
   if (!results.has_value() || results->size() != shapes.outputs.size()) return;
   for (size_t index = 0; index < results->size(); ++index) {
     OutputShape& output = shapes.outputs[index];
     const at::Tensor& result = (*results)[index];
     if (output.kind != OutputShape::Kind::Fresh || !result.defined()) continue;
+    const bool widens = is_half(output.dtype) && result.scalar_type() == at::kFloat;
+    if (!mixed && !widens) continue;
     output.dtype = result.scalar_type();
     set_nbytes(output);
   }

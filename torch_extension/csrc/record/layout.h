@@ -6,7 +6,8 @@
 namespace torchacc {
 
 // Gives fresh results the types that the CPU's kernel gives them, where operands are floats of
-// several types: Meta kernels promote these as their formulas do, some kernels do not.
+// several types: Meta kernels promote these as their formulas do, some kernels do not. And where
+// all floats are halves, the f32 that it keeps of them.
 void correct_types(const Call& call, Shapes& shapes);
 
 // The input's gradient, the first result, is undefined where a backward operator's mask does not

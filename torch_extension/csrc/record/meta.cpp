@@ -12,9 +12,15 @@
 #include "record/dry_run.h"
 #include "record/layout.h"
 #include "record/validate.h"
+#include "runtime/absent.h"
 
 namespace torchacc {
 namespace {
+
+void check_dense(const Call& call, const at::Tensor& result) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!result.defined() || result.layout() == at::kStrided,
+                              call.info().name, ": ", kNoSparse);
+}
 
 // What stands in for a device tensor: see Call::read_number.
 bool is_number(const c10::IValue& value) {
@@ -62,6 +68,7 @@ class Mirror {
   OutputShape describe(const at::Tensor& result) const {
     OutputShape output;
     if (!result.defined()) return output;
+    check_dense(call_, result);
     for (size_t index = 0; index < tensors_.size(); ++index) {
       if (tensors_[index].is_same(result)) {
         output.kind = OutputShape::Kind::Argument;
@@ -200,6 +207,7 @@ bool returns_fresh(const Call& call) {
 std::shared_ptr<const Shapes> shapes_of(const Call& call, const Tensors& results) {
   auto shapes = std::make_shared<Shapes>();
   for (const at::Tensor& result : results) {
+    check_dense(call, result);
     shapes->outputs.push_back(result.defined() ? fresh(result) : OutputShape{});
     shapes->returns.push_back({});
     shapes->fresh += result.defined();
@@ -222,7 +230,8 @@ bool gives_nothing(const Call& call, const Shapes& shapes) {
 }
 
 // Whether a Meta kernel says what its operator cannot mean: a new tensor where the schema has an
-// argument, or an out= tensor without elements that gets none of an operand's.
+// argument, or an out= tensor without elements that gets none of an operand's. A CPU kernel may
+// give them to what it updates, too (the observers of quantization do).
 bool misses_out(const Call& call, const Shapes& shapes) {
   const auto& returns = call.info().handle.schema().returns();
   if (returns.size() == shapes.outputs.size()) {
@@ -235,9 +244,10 @@ bool misses_out(const Call& call, const Shapes& shapes) {
   const bool has_elements = std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
     return use.tensor != nullptr && !use.out && use.tensor->numel() != 0;
   });
-  const auto stays_empty = [&shapes, &tensors](const TensorUse& use) {
+  const bool by_cpu = !call.info().native.has_value();
+  const auto stays_empty = [&shapes, &tensors, by_cpu](const TensorUse& use) {
     const auto index = static_cast<size_t>(&use - tensors.begin());
-    return use.out && use.tensor->numel() == 0 &&
+    return (use.out || (use.written && by_cpu)) && use.tensor->numel() == 0 &&
            std::none_of(shapes.resized.begin(), shapes.resized.end(),
                         [index](const ResizedArgument& one) { return one.use == index; });
   };

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 
+#include "record/activity.h"
 #include "runtime/progress.h"
 #include "runtime/runtime.h"
 
@@ -18,6 +19,7 @@ thread_local std::array<c10::StreamId, kMaxDevices> t_streams{};
 
 struct Event {
   uint64_t position;  // how much had been recorded when the event was
+  uint64_t activity;  // changes with every operation that is recorded
   uint64_t busy_ns;   // for how long the device had worked; only of events with timing
 };
 
@@ -83,7 +85,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     // purpose, so an event with timing waits here; the others cost nothing.
     const bool timed = flag == c10::EventFlag::BACKEND_DEFAULT;
     if (timed) synchronize();
-    *static_cast<Event*>(*event) = {recorded_position(), timed ? busy_ns() : 0};
+    *static_cast<Event*>(*event) = {recorded_position(), recorder_activity(),
+                                    timed ? busy_ns() : 0};
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<Event*>(event);
@@ -99,8 +102,16 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   // recording, of compiling, or of waiting for either.
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
     constexpr double kNanosecondsPerMillisecond = 1e6;
-    const auto span = static_cast<int64_t>(static_cast<Event*>(end)->busy_ns -
-                                           static_cast<Event*>(start)->busy_ns);
+    const auto& first = *static_cast<Event*>(start);
+    const auto& last = *static_cast<Event*>(end);
+    const auto span = static_cast<int64_t>(last.busy_ns - first.busy_ns);
+    if (span == 0 && first.activity != last.activity) {
+      TORCH_WARN_ONCE(
+          "the time between these events is 0, since nothing of what was recorded between them "
+          "ran: a result that nobody holds when a step ends is never computed. Keep the results "
+          "until the second event is recorded, or use torch.utils.benchmark.Timer, which keeps "
+          "them");
+    }
     return static_cast<double>(span) / kNanosecondsPerMillisecond;
   }
 };

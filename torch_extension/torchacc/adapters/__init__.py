@@ -38,7 +38,11 @@ LIBRARIES = {
     "torch.distributed.distributed_c10d": "torchacc.distributed",
     "torch.distributed.pipelining": "torchacc.adapters.pipelining",
     "torch.distributed.tensor": "torchacc.adapters.dtensor",
+    "torch.multiprocessing.reductions": "torchacc.adapters.multiprocessing",
+    "torch.nested._internal.sdpa": "torchacc.adapters.nested",
     "torch.nn.attention.flex_attention": "torchacc.dynamo",
+    "torch.nn.modules.transformer": "torchacc.adapters.encoder",
+    "torch.nn.parallel.data_parallel": "torchacc.adapters.data_parallel",
     "torch.utils.benchmark": "torchacc.adapters.benchmark",
     "transformers": "torchacc.adapters.transformers",
 }

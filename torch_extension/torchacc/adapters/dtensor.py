@@ -38,8 +38,8 @@ def _attention(module) -> None:
     def backward(grad, query, key, value, bias, wanted, out, logsumexp, *rest, **named):
         bias_at = None if bias is None else Replicate()
         bias_grad_at = bias_at if wanted[3] else None
-        # Offsets and seeds, none of which the device has, and numbers.
-        others = [None] * len(rest)
+        # Offsets of sequences, which the device has none of, numbers, and what dropout drew.
+        others = [*[None] * (len(rest) - 2), Replicate(), Replicate()]
         return [
             ([at, at, at, bias_grad_at], [at, at, at, at, bias_at, None, at, at, *others])
             for at in places(bias, rest[4])
@@ -50,7 +50,12 @@ def _attention(module) -> None:
     _libraries.append(library)
 
     def shapes(grad, query, key, value, bias, wanted, *rest, **named):
-        made = [torch.empty_like(one) for one in (query, key, value)]
+        # Laid out as acc does it, which views of them in traced programs rely on.
+        by_heads = [one.transpose(1, 2) for one in (query, key, value)]
+        made = [
+            torch.empty_like(one, memory_format=torch.contiguous_format).transpose(1, 2)
+            for one in by_heads
+        ]
         return (*made, torch.empty_like(bias) if wanted[3] and bias is not None else None)
 
     library.impl("_scaled_dot_product_fused_attention_overrideable_backward", shapes, "Meta")
@@ -131,9 +136,10 @@ def _context_parallel(module) -> None:
                 (arg.device_mesh, arg.placements) for arg in args if isinstance(arg, DTensor)
             )
             local = [arg.to_local() if isinstance(arg, DTensor) else arg for arg in args]
+            # What dropout drew are single numbers.
             return tuple(
                 DTensor.from_local(made, mesh, places, run_check=False)
-                if isinstance(made, torch.Tensor)
+                if isinstance(made, torch.Tensor) and made.dim() > 0
                 else made
                 for made in ring(module, mesh.get_group(), *local, **kwargs)
             )
