@@ -2,6 +2,7 @@
 
 use super::{Flow, Step, refused};
 use crate::dtype::DType;
+use crate::graph::Guard;
 use crate::graph::math::{V, wide};
 use crate::op::{Attr, Attrs, Op};
 use crate::shape::{Dims, Layout, contiguous_strides, numel};
@@ -50,6 +51,7 @@ pub fn slice<'m>(s: &Step<'m, '_>) -> Flow<'m> {
         };
         let before = (starts[dim] > 0).then(|| nothing(starts[dim]));
         let rest = full[dim] - starts[dim] - sizes[dim];
+        s.math.guard([Guard::at_most(starts[dim] + sizes[dim], full[dim])]);
         let after = (rest > 0).then(|| nothing(rest));
         let parts: Vec<V> = [before, Some(s.dy()), after].into_iter().flatten().collect();
         return Ok(vec![Some(s.math.concat(&parts, dim))]);

@@ -73,8 +73,13 @@ pub struct Guard {
 impl Guard {
     /// That a size is between two others, ends included.
     pub fn between(least: i64, size: i64, most: i64) -> [Guard; 2] {
-        let guard = |says, margin| Guard { says, part: 0, dim: 0, margin };
-        [guard(Relation::BeginsWithin, size - least), guard(Relation::EndsWithin, most - size)]
+        let begins = Guard { says: Relation::BeginsWithin, part: 0, dim: 0, margin: size - least };
+        [begins, Guard::at_most(size, most)]
+    }
+
+    /// That a size is no more than another one.
+    pub fn at_most(size: i64, most: i64) -> Guard {
+        Guard { says: Relation::EndsWithin, part: 0, dim: 0, margin: most - size }
     }
 
     /// That a number is less than another one, or more; nothing of equal ones, which are a special case.

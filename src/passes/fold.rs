@@ -76,11 +76,10 @@ fn fold_pointwise(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let Some(results) = compute(item, &numbers, &outs) else {
         return Ok(None);
     };
-    if let [x, y] = &numbers[..]
-        && is_by_order(item.op)
-        && let (Some(x), Some(y)) = (whole(x), whole(y))
-    {
-        b.guard(Guard::order(x, y));
+    match &numbers[..] {
+        [x, y] if is_by_order(item.op) => b.guard(order(x, y)),
+        [x] if matches!(item.op, Op::Abs | Op::Sign) => b.guard(order(x, &Array::zeros(&x.ty))),
+        _ => {}
     }
     let sizes = b.ty(item.inputs[0]).sizes.clone();
     Ok(Some(Values::from_slice(&[splat_of(b, &results[0], &sizes)?])))
@@ -123,13 +122,16 @@ fn is_by_order(op: Op) -> bool {
     matches!(op, Op::Max | Op::Min | Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
 }
 
-/// A number, if it has no fraction.
-fn whole(number: &Array) -> Option<i64> {
-    if !number.ty.dtype.is_float() {
-        return Some(number.i64(0));
+/// That the first number is the smaller one, or the greater.
+fn order(x: &Array, y: &Array) -> Option<Guard> {
+    if !x.ty.dtype.is_float() {
+        return Guard::order(x.i64(0), y.i64(0));
     }
-    let n = number.f64(0);
-    (n.fract() == 0.0 && n.abs() < 2f64.powi(53)).then_some(n as i64)
+    let (x, y) = (x.f64(0), y.f64(0));
+    // Of a size and a fraction the size decides.
+    let rounded = |n: f64, other: f64| if n < other { n.floor() } else { n.ceil() } as i64;
+    (x != y && x.is_finite() && y.is_finite())
+        .then(|| Guard::order(rounded(x, y), rounded(y, x)))?
 }
 
 /// The array that a splat stands for.

@@ -308,6 +308,12 @@ STEPS = {
     "searched": lambda x: torch.searchsorted(x.cumsum(0), torch.full((3,), 1e9, device=x.device)),
     "found": lambda x: torch.isin(x.round(decimals=1), x[: len(x) // 2].round(decimals=1)),
     "triangular": triangular,
+    "pooled": lambda x: F.adaptive_avg_pool1d(x[None], 35),
+    "averaged": lambda x: F.avg_pool1d(x[None], 5, 4, 2, ceil_mode=True),
+    "averaged, within": lambda x: F.avg_pool1d(x[None], 3, 2, 1, True, count_include_pad=False),
+    "rolled": lambda x: x.roll(100),
+    "spread": lambda x: torch.linspace(0, 1, len(x), device=x.device) * x,
+    "from the middle": lambda x: x * (torch.full((), len(x), device=x.device) - 100).abs(),
 }
 
 

@@ -7,6 +7,7 @@ use crate::aten::facts::{ONE_FLOAT, REFUSES_OF_NOTHING, SHAPED_BY_MASKS};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
+use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::op::Op;
 use crate::op::expect::Expectation;
@@ -217,6 +218,7 @@ fn masked_put<'a>(
             values.reshape(&spread.copied().collect::<Dims>())
         }
         Some((along, n)) => {
+            values.math().guard(Guard::order(n, 1));
             let mut values = values;
             if n == 0 {
                 // One is there for what takes none.

@@ -5,6 +5,7 @@ use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::Ty;
@@ -143,6 +144,7 @@ fn linspace<'a>(c: &Call<'a>) -> Outs<'a> {
     let end_of = |x: V<'a>| if dtype.is_int() { x.cast(dtype).cast(DType::F64) } else { x };
     let (start, end) = (end_of(start), end_of(end));
     let index = c.math.iota(&[n], 0, DType::F64);
+    c.math.guard(Guard::order(n, 1));
     let step = (end - start) / (n - 1).max(1) as f64;
     let upper = end - ((n - 1) as f64 - index) * step;
     let from_start = start + index * step;

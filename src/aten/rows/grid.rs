@@ -8,6 +8,7 @@ use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::Op;
@@ -74,6 +75,7 @@ impl Sampler {
             Outside::Border => within(at),
             Outside::Reflection => {
                 let (low, span) = if self.align { (0.0, last) } else { (-0.5, size as f64) };
+                at.math().guard(Guard::order(size as i64, 1));
                 if span == 0.0 {
                     return at * 0.0;
                 }

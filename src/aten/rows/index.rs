@@ -8,6 +8,7 @@ use crate::aten::promote::{Operand, result_type};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::Guard;
 use crate::graph::math::{V, together};
 use crate::invalid;
 use crate::op::expect::Expectation;
@@ -210,7 +211,11 @@ fn roll<'a>(c: &Call<'a>) -> Outs<'a> {
 /// The last `shift` elements of `dim` come first.
 fn rolled(x: V, shift: i64, dim: usize) -> V {
     let size = x.sizes().get(dim).copied().unwrap_or(1);
-    match shift.rem_euclid(size) {
+    let (whole, shift) = (shift, shift.rem_euclid(size));
+    // The turns that are left out are as many at other sizes.
+    let (least, most) = if shift == 0 { (0, 0) } else { (1, size - 1) };
+    x.math().guard(Guard::between(least, whole - whole.div_euclid(size) * size, most));
+    match shift {
         0 => x,
         shift => {
             let parts = [x.narrow(dim, size - shift, shift), x.narrow(dim, 0, size - shift)];

@@ -7,6 +7,7 @@ use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::{Attr, Attrs, Op};
@@ -120,6 +121,8 @@ impl Average {
                 start >= -margin && start + kernel <= size + margin
             };
             if (0..sizes[d + 2]).all(inside) {
+                let end = (sizes[d + 2] - 1) * stride - padding + kernel;
+                v.math().guard([Guard::at_most(end, size + margin)]);
                 v = v / kernel as f64;
                 continue;
             }
@@ -177,15 +180,10 @@ fn end<'a>(q: V<'a>, from: i64, to: i64) -> V<'a> {
     ((q + 1.0) * from as f64 + (to - 1) as f64) / to as f64
 }
 
-/// How many elements the longest of `to` windows over `from` has: where it begins, as much of an element as can be is left out.
+/// How many elements a window of `to` over `from` has at the most: at both ends as much of an element as can be is left out.
 fn longest_window(from: i64, to: i64) -> i64 {
-    let (mut divisor, mut rest) = (to, from);
-    while rest != 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    let left_out = (to - divisor) as i128;
     let to = to.max(1) as i128;
-    ((left_out + from as i128 + to - 1) / to) as i64
+    ((from as i128 + 2 * (to - 1)) / to) as i64
 }
 
 /// Sums over dimension `d` of `v`, in `to` windows that may overlap. Which elements a window has is no factor of them: 0 times
@@ -198,6 +196,9 @@ fn window_sums<'a>(v: V<'a>, d: usize, to: i64) -> Result<V<'a>> {
         0 => 0,
         exact => exact.checked_next_power_of_two().unwrap_or(exact) as i64,
     };
+    if let Some(most) = (longest - 1).checked_mul(to).filter(|_| to > 0) {
+        v.math().guard([Guard::at_most(from, most.saturating_add(1))]);
+    }
     let [q, j] = [0, 1].map(|dim| v.math().iota(&[to, longest], dim, DType::I64));
     let at = q * from as f64 / to as f64 + j;
     let last = (from - 1) as f64;

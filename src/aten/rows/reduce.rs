@@ -5,6 +5,7 @@ use crate::aten::call::{Call, wide, wrap_dim};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::expect::Expectation;
@@ -259,6 +260,9 @@ fn moments<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>, DType)> {
     let mut squares = away * away;
     if is_complex {
         squares = squares.reduce(Op::Sum, &[squares.rank() as i64 - 1], false);
+    }
+    if correction.fract() == 0.0 {
+        x.math().guard(Guard::order(n as i64, correction as i64));
     }
     let variance = squares.reduce(Op::Sum, &axes, keep) / (n - correction).max(0.0);
     let mean = if is_complex { mean.paired() } else { mean.cast(dtype) };

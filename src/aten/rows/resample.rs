@@ -8,6 +8,7 @@ use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::Guard;
 use crate::graph::math::{Math, V};
 use crate::invalid;
 use crate::op::Op;
@@ -193,6 +194,7 @@ impl Axis {
     /// How far apart neighbours of the result lie, in elements of the input.
     pub fn spacing<'a>(&self, math: &'a Math, dtype: DType) -> V<'a> {
         let number = |n: i64| math.constant(n as f64, dtype);
+        math.guard(Guard::order(self.to, 1).filter(|_| self.align));
         match self.scale.filter(|&scale| scale > 0.0) {
             _ if self.align && self.to > 1 => number(self.from - 1) / number(self.to - 1),
             _ if self.align => number(0),
