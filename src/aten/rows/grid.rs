@@ -75,7 +75,7 @@ impl Sampler {
             Outside::Border => within(at),
             Outside::Reflection => {
                 let (low, span) = if self.align { (0.0, last) } else { (-0.5, size as f64) };
-                at.math().guard(Guard::order(size as i64, 1));
+                at.math().guard(Guard::order(size, 1));
                 if span == 0.0 {
                     return at * 0.0;
                 }
