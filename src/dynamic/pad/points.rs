@@ -68,7 +68,7 @@ impl Sampled {
             sound &= numbers[index].put(number).is_some();
             index += 1;
         });
-        sound.then_some(graph)
+        (sound && graph.guards.iter().all(|guard| guard.margin >= 0)).then_some(graph)
     }
 }
 
@@ -90,6 +90,7 @@ fn taken_apart(mut graph: Graph) -> (Graph, Vec<Datum>) {
 fn each_number(graph: &mut Graph, f: &mut dyn FnMut(Number)) {
     graph.nodes.iter_mut().for_each(|node| node.attrs.numbers(f));
     graph.values.iter_mut().for_each(|value| value.ty.numbers(f));
+    graph.guards.iter_mut().for_each(|guard| f(Number::Int(&mut guard.margin)));
 }
 
 /// What the pass looks at: graphs of one structure, the last two of which are the trace in hand and the bucket.
