@@ -262,10 +262,10 @@ typedef struct torchacc_options {
   struct torchacc_str bucket_policy;
   /*
    1: how results are computed depends on nothing that is measured, so their bits are the same in every process on
-   equal machines. 0: `TORCHACC_DETERMINISTIC`, else on the backend cuda the algorithm of each matrix product is the one
-   that was fastest when it was first run (and kept in the cache folder), and gradients of attention in half types, which
-   cuDNN computes then, differ in their last bits from run to run. But for these, within a context, and on "cpu" for any
-   number of threads, equal steps give equal bits either way.
+   equal machines. 0: `TORCHACC_DETERMINISTIC`, else each matrix product is computed by what was fastest when the first one
+   like it was run (and kept in the cache folder; on the CPU nothing is measured without one), and on the backend cuda
+   gradients of attention in half types, which cuDNN computes then, differ in their last bits from run to run. But for
+   these, within a context, and on "cpu" for any number of threads, equal steps give equal bits either way.
    */
   uint32_t deterministic;
   /*
@@ -989,6 +989,8 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
    `hidden_by`, of which the first and the last one come from `first_site` and `last_site`.
  - `engines`, at most 64: programs for which the backend "auto" chose an `engine` ("cpu" or "openxla"): `operations`,
    `site` (of the first), and where they were measured `first_ns` and `second_ns`, medians of a run on each.
+ - `products`: blocks of matrix products of f32 that were met, where it is measured what multiplies them fastest: `blocks`
+   (rows x terms x columns, and how the operands lie), and `by` what ("torchacc", "oneDNN" or "matrixmultiply").
  */
 torchacc_error *torchacc_explain(torchacc_context *context,
                                  torchacc_string **out);

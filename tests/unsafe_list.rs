@@ -14,6 +14,7 @@ const FILES: &[&str] = &[
     "backend/cpu/jit/memory.rs",
     "backend/cpu/jit/micro_kernel.rs",
     "backend/cpu/matrix.rs",
+    "backend/cpu/multiplier.rs",
     "backend/cpu/onednn/api.rs",
     "backend/cpu/onednn/convolution.rs",
     "backend/cpu/onednn/mod.rs",

@@ -70,7 +70,7 @@ pub fn run(bench: &Bench) {
                 peak = peak.max(done / seconds);
                 for (best, by) in best.iter_mut().zip(PROVIDERS) {
                     let block = |(row, column, mut c): (usize, usize, Block<f32>)| {
-                        multiply_by(by, k, a.from(row, 0), b.from(0, column), &mut c)
+                        multiply_by(by, k, a.from(row, 0), b.from(0, column), false, &mut c)
                     };
                     let product = |_| Block::new(&mut c, n).cut(SIDE, SIDE).all(block);
                     let run = || (0..times).all(product);

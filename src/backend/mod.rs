@@ -44,6 +44,11 @@ pub trait Backend: Target + Send + Sync {
     /// Everything about this backend that a compiled program depends on; part of the cache key.
     fn fingerprint(&self) -> String;
 
+    /// Which products were met for which it was measured who computes them fastest, and who that is.
+    fn product_choices(&self) -> Vec<(String, &'static str)> {
+        Vec::new()
+    }
+
     /// What its user should know of it: something is missing, so that it is slower than it could be.
     fn missing_features(&self) -> Option<String> {
         None

@@ -35,6 +35,7 @@ const FIRST_PAUSE: Duration = Duration::from_micros(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A folder of programs.
+#[derive(Clone)]
 pub struct Disk {
     folder: PathBuf,
     /// Bytes that all files together may take.

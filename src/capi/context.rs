@@ -62,10 +62,10 @@ pub struct torchacc_options {
     /// sizes; the metric padding_refused counts that.
     pub bucket_policy: torchacc_str,
     /// 1: how results are computed depends on nothing that is measured, so their bits are the same in every process on
-    /// equal machines. 0: `TORCHACC_DETERMINISTIC`, else on the backend cuda the algorithm of each matrix product is the one
-    /// that was fastest when it was first run (and kept in the cache folder), and gradients of attention in half types, which
-    /// cuDNN computes then, differ in their last bits from run to run. But for these, within a context, and on "cpu" for any
-    /// number of threads, equal steps give equal bits either way.
+    /// equal machines. 0: `TORCHACC_DETERMINISTIC`, else each matrix product is computed by what was fastest when the first one
+    /// like it was run (and kept in the cache folder; on the CPU nothing is measured without one), and on the backend cuda
+    /// gradients of attention in half types, which cuDNN computes then, differ in their last bits from run to run. But for
+    /// these, within a context, and on "cpu" for any number of threads, equal steps give equal bits either way.
     pub deterministic: u32,
     /// As of `torchacc_context_set_memory_limit`; 0 for `TORCHACC_MEMORY_LIMIT` (with a suffix K, M or G for binary units),
     /// else none.

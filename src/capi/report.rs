@@ -128,6 +128,8 @@ pub unsafe extern "C" fn torchacc_host_call_report(
 ///   `hidden_by`, of which the first and the last one come from `first_site` and `last_site`.
 /// - `engines`, at most 64: programs for which the backend "auto" chose an `engine` ("cpu" or "openxla"): `operations`,
 ///   `site` (of the first), and where they were measured `first_ns` and `second_ns`, medians of a run on each.
+/// - `products`: blocks of matrix products of f32 that were met, where it is measured what multiplies them fastest: `blocks`
+///   (rows x terms x columns, and how the operands lie), and `by` what ("torchacc", "oneDNN" or "matrixmultiply").
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_explain(
     context: *mut torchacc_context,

@@ -1,6 +1,7 @@
 """`torchacc.explain` names the line and the reason of every compile, CPU fallback and cut."""
 
 import inspect
+import json
 import threading
 import warnings
 
@@ -451,3 +452,32 @@ def test_at_exit(tmp_path):
 def test_unused_device_has_an_empty_report():
     result = run_python("import torchacc; print(torchacc.explain())")
     assert result.stdout == "0 compiles\n0 CPU fallbacks\n0 cuts\n", result.stderr
+
+
+PRODUCTS = """
+import json, torch, torchacc
+x = torch.randn(600, 700, device="acc")
+torch.relu(x @ x.T).sum().item()
+print(json.dumps([torchacc.explanation()["products"], torchacc.explain()]))
+"""
+
+
+def products(folder, **environment):
+    result = run_python(PRODUCTS, TORCHACC_CACHE_DIR=str(folder), **environment)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_what_multiplies_matrices_is_measured_once(tmp_path):
+    """Unless nothing that is measured may decide, or there is no folder to keep it in."""
+    rows, text = products(tmp_path)
+    if not rows:
+        pytest.skip("without oneDNN there is nothing to choose from")
+    assert all(row["by"] in ("torchacc", "oneDNN", "matrixmultiply") for row in rows)
+    assert all(f"multiplied by {row['by']}" in text and row["blocks"] in text for row in rows)
+    files = {file: file.read_bytes() for file in (tmp_path / "products").glob("*.program")}
+    assert len(files) == len(rows)
+    assert products(tmp_path)[0] == rows
+    assert {file: file.read_bytes() for file in files} == files
+    assert products(tmp_path, TORCHACC_DETERMINISTIC="1")[0] == []
+    assert products("off")[0] == []

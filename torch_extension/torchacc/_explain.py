@@ -18,14 +18,15 @@ from torchacc.memory import _size_text
 
 def explanation() -> dict:
     """What `explain` says, as data; `torchacc_explain` in torchacc.h documents the fields."""
-    empty = {name: [] for name in ("compiles", "host_calls", "cuts", "collectives", "engines")}
+    lists = ("compiles", "host_calls", "cuts", "collectives", "engines", "products")
+    empty = {name: [] for name in lists}
     return empty | {"earlier_compiles": 0} | json.loads(torch.ops.acc.explain())
 
 
 def explain() -> str:
     """Every compile, CPU fallback and cut since the start or `reset_metrics`: why, and which line.
-    Then which of two engines was chosen for a program (backend "auto"), the last 16 collectives of
-    each process group, the one that runs or failed among them, and what to change, at which line.
+    Then which of two engines was chosen for a program (backend "auto"), what computes which matrix
+    products where that was measured, the last 16 collectives of each process group, the one that runs or failed among them, and what to change, at which line.
 
     A compile names the first thing in which its trace differs from the nearest one known: the
     operation, which of its arguments, what of it, old and new. Does not wait: what still runs, or
@@ -65,6 +66,7 @@ def explain() -> str:
     lines.append(f"{sum(row['count'] for row in data['cuts'])} cuts")
     lines += [_cut(rows) for rows in _alike(data["cuts"])]
     lines += [_engine(row) for row in data["engines"]]
+    lines += _products(data["products"])
     lines += described_collectives(data["collectives"])
     lines += _advice(data, counters)
     return "\n".join(lines)
@@ -191,6 +193,17 @@ def _engine(row: dict) -> str:
         measured = f": a run took {first}, and {second} on the second engine"
     operations = row["operations"]
     return f"  {operations} operations run on {row['engine']}{measured}{_at(row['site'])}"
+
+
+def _products(rows: list[dict]) -> list[str]:
+    """Who multiplies matrices of f32, block by block: rows x terms x columns, and how they lie."""
+    kinds = collections.defaultdict(list)
+    for row in rows:
+        kinds[row["by"]].append(row["blocks"])
+    return [
+        f"  blocks of products multiplied by {by}, measured to be the fastest: {'; '.join(blocks)}"
+        for by, blocks in kinds.items()
+    ]
 
 
 def read_text(row: dict) -> str:

@@ -211,10 +211,9 @@ fn roll<'a>(c: &Call<'a>) -> Outs<'a> {
 /// The last `shift` elements of `dim` come first.
 fn rolled(x: V, shift: i64, dim: usize) -> V {
     let size = x.sizes().get(dim).copied().unwrap_or(1);
-    let (whole, shift) = (shift, shift.rem_euclid(size));
-    // The turns that are left out are as many at other sizes.
+    let shift = shift.rem_euclid(size);
     let (least, most) = if shift == 0 { (0, 0) } else { (1, size - 1) };
-    x.math().guard(Guard::between(least, whole - whole.div_euclid(size) * size, most));
+    x.math().guard(Guard::between(least, shift, most));
     match shift {
         0 => x,
         shift => {

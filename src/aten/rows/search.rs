@@ -66,7 +66,7 @@ pub fn bound<'a>(sorted: V<'a>, x: V<'a>, right: bool) -> Result<V<'a>> {
     };
     // One round for each bit.
     let mut step = 1 << n.ilog2();
-    math.guard(Guard::between(step, n, 2 * step - 1));
+    math.guard(Guard::between(step, n, step - 1 + step));
     while step > 0 {
         let next = place + step as f64;
         let before = element((next - 1.0).max(0.0).min((n - 1) as f64));

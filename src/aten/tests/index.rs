@@ -138,6 +138,8 @@ fn rolling() {
     check("roll", &got, F32, &[2, 3], &picked(&x, &[4, 5, 3, 1, 2, 0]));
     let got = only("aten::roll", &[(&x).into(), ints(&[2])]);
     check("roll in one line", &got, F32, &[2, 3], &picked(&x, &[4, 5, 0, 1, 2, 3]));
+    let got = only("aten::roll", &[(&x).into(), ints(&[i64::MIN])]);
+    check("roll by any number", &got, F32, &[2, 3], &picked(&x, &[2, 3, 4, 5, 0, 1]));
 }
 
 #[test]

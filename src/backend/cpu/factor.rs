@@ -4,6 +4,7 @@ use super::access::{Bound, Plain};
 use super::element::{Bf16, F16, Stored, load_run, store_run};
 use super::gemm::{bf16_gemm, gemm};
 use super::matrix::{Block, Matrix};
+use super::multiplier::by_choice;
 use super::onednn::Element;
 use super::panels::{self, DEPTH, Term};
 use super::pool::with_scratch;
@@ -51,7 +52,7 @@ impl Factor for f64 {
 
 impl Factor for f32 {
     fn block(k: usize, a: Matrix<f32>, b: Matrix<f32>, c: &mut Block<f32>) {
-        if panels::multiply(k, a, b, false, c) {
+        if by_choice(k, a, b, false, c) {
             return;
         }
         let depth = DEPTH.min(k.max(1));
@@ -101,7 +102,9 @@ fn half<S: Term>(
     let (rows, columns) = (c.rows, c.columns);
     with_scratch(rows * columns, |all| {
         let mut sums = Block::new(all, columns);
-        if !native(&mut sums) && !panels::multiply(k, a, b, false, &mut sums) {
+        let done =
+            native(&mut sums) || panels::pays(&sums) && panels::multiply(k, a, b, false, &mut sums);
+        if !done {
             let depth = DEPTH.min(k.max(1));
             with_scratch((rows + columns) * depth, |panels| {
                 in_pieces([a, b], (k, depth), convert, panels, &mut sums);

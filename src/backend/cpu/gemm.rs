@@ -8,15 +8,15 @@
 use super::access::Plain;
 use super::element::Bf16;
 use super::matrix::{Block, Matrix};
+use super::multiplier::by_choice;
 use super::onednn::{self, Element, Packing, Product, Raw};
-use super::panels;
 use super::pool::{GRAIN, Scratch, parallel, parallel_each, with_scratch};
 use std::sync::OnceLock;
 
 /// A float type that matrices are multiplied in.
 pub trait Real: Plain + std::ops::AddAssign + PartialEq {
-    /// `c = a b`, or `c += a b`, by [`panels::multiply`], and on its terms.
-    fn in_panels(_: usize, _: [Matrix<Self>; 2], _adds: bool, _: &mut Block<Self>) -> bool {
+    /// `c = a b`, or `c += a b`, by who was chosen for such blocks ([`super::choice`]), if that is not the library: whether it was done.
+    fn by_choice(_: usize, _: [Matrix<Self>; 2], _adds: bool, _: &mut Block<Self>) -> bool {
         false
     }
 
@@ -38,10 +38,10 @@ pub trait Real: Plain + std::ops::AddAssign + PartialEq {
 }
 
 macro_rules! real {
-    ($t:ty, $f:path $(, $panels:path, $faster:path)?) => {
+    ($t:ty, $f:path $(, $chosen:path, $faster:path)?) => {
         impl Real for $t {
-            $(fn in_panels(k: usize, [a, b]: [Matrix<$t>; 2], adds: bool, c: &mut Block<$t>) -> bool {
-                $panels(k, a, b, adds, c)
+            $(fn by_choice(k: usize, [a, b]: [Matrix<$t>; 2], adds: bool, c: &mut Block<$t>) -> bool {
+                $chosen(k, a, b, adds, c)
             })?
             unsafe fn product(
                 m: usize,
@@ -66,7 +66,7 @@ macro_rules! real {
     };
 }
 
-real!(f32, matrixmultiply::sgemm, panels::multiply, onednn::sgemm);
+real!(f32, matrixmultiply::sgemm, by_choice, onednn::sgemm);
 real!(f64, matrixmultiply::dgemm);
 
 /// `c = alpha a b + beta c` on this thread; with `beta` 0 the old contents of `c` do not matter. `k` columns of `a`
@@ -91,44 +91,13 @@ pub fn gemm<T: Real + From<f32>>(
     }
     assert!(a.holds(m, k) && b.holds(k, n), "operands of a product are too small");
     let plain = alpha == T::from(1.0) && (beta == 0.0 || beta == 1.0);
-    if plain && T::in_panels(k, [a, b], beta == 1.0, c) {
+    if plain && T::by_choice(k, [a, b], beta == 1.0, c) {
         return;
     }
     let (to, stride) = c.raw();
     // SAFETY: the operands hold these elements, and the block is ours alone.
     unsafe {
         T::product(m, k, n, alpha, a.raw(), b.raw(), T::from(beta), (to, stride as isize));
-    }
-}
-
-/// What multiplies matrices of f32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Multiplier {
-    Panels,
-    OneDnn,
-    Portable,
-}
-
-/// `c = a b` by one of them on this thread, to see how fast it is: whether it was done. As [`gemm`].
-pub fn multiply_by(
-    by: Multiplier,
-    k: usize,
-    a: Matrix<f32>,
-    b: Matrix<f32>,
-    c: &mut Block<f32>,
-) -> bool {
-    let ((to, stride), m, n) = (c.raw(), c.rows, c.columns);
-    let to = (to, stride as isize);
-    assert!(m * n * k > 0 && a.holds(m, k) && b.holds(k, n), "operands of a product are too small");
-    let ((from_a, (ar, ac)), (from_b, (br, bc))) = (a.raw(), b.raw());
-    // SAFETY: the operands hold these elements, and the block is ours alone.
-    match by {
-        Multiplier::Panels => panels::multiply_anyway(k, a, b, false, c),
-        Multiplier::OneDnn => unsafe { onednn::sgemm(m, k, n, 1.0, a.raw(), b.raw(), 0.0, to) },
-        Multiplier::Portable => unsafe {
-            matrixmultiply::sgemm(m, k, n, 1.0, from_a, ar, ac, from_b, br, bc, 0.0, to.0, to.1, 1);
-            true
-        },
     }
 }
 

@@ -79,6 +79,25 @@ pub fn is_amd() -> bool {
     false
 }
 
+/// What its maker calls this processor; empty if it does not say.
+#[cfg(target_arch = "x86_64")]
+pub fn processor() -> String {
+    use std::arch::x86_64::__cpuid;
+    const NAME: std::ops::RangeInclusive<u32> = 0x8000_0002..=0x8000_0004;
+    if __cpuid(0x8000_0000).eax < *NAME.end() {
+        return String::new();
+    }
+    let family = __cpuid(1).eax;
+    let leaves = NAME.map(__cpuid).flat_map(|leaf| [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]);
+    let name: Vec<u8> = leaves.flat_map(u32::to_le_bytes).filter(|&byte| byte != 0).collect();
+    format!("{} {family:x}", String::from_utf8_lossy(&name).trim())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn processor() -> String {
+    String::new()
+}
+
 /// Every processor of the architecture has them.
 #[cfg(target_arch = "aarch64")]
 fn detect() -> Isa {

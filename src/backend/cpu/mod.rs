@@ -7,6 +7,7 @@
 mod access;
 mod assemble;
 mod attention;
+mod choice;
 mod columns;
 mod conv;
 mod dense;
@@ -25,6 +26,7 @@ mod jit;
 mod map;
 mod matmul;
 mod matrix;
+mod multiplier;
 mod node;
 mod norm;
 mod order;
@@ -50,6 +52,7 @@ mod while_loop;
 use super::memory::Pool;
 use super::run::run_some_steps;
 use super::{Backend, Call, EngineCounts, Executable, Failure, Outcome, Stepwise};
+use crate::cache::disk::Disk;
 use crate::error::{Error, Result};
 use crate::internal;
 use crate::op::lane::Ticket;
@@ -58,9 +61,10 @@ use crate::op::{Attrs, Op, Ty, collective};
 use crate::openxla;
 use crate::passes::Says;
 use crate::plan::{Kernel, Operand, Plan, Step, Target};
-pub use gemm::{Multiplier, multiply_by};
+pub use choice::Multiplier;
 pub use isa::{Isa, chosen as instructions, limit as limit_instructions};
 pub use matrix::{Block, Matrix};
+pub use multiplier::multiply_by;
 
 use access::Bound;
 pub use engine::Engine;
@@ -98,6 +102,11 @@ impl Cpu {
         let (pool, host_pool) = (Pool::new(), Pool::new());
         let (kept, lanes) = (Arc::default(), true.into());
         Cpu { pool, host_pool, threads, kept, lanes, engine: None, second: None }
+    }
+
+    /// Lets it measure who multiplies which blocks of f32 fastest, and keep that on disk.
+    pub fn with_choices(self, disk: Disk) -> Cpu {
+        Cpu { threads: Arc::new(self.threads.with_choices(disk)), ..self }
     }
 
     /// Whether it has lanes, which otherwise it has.
@@ -163,7 +172,11 @@ impl Backend for Cpu {
         let version = env!("CARGO_PKG_VERSION");
         let engine = self.engine.as_ref().map_or("", |engine| &engine.fingerprint);
         let with = if engine.is_empty() { "" } else { " with " };
-        format!("cpu {:?} {version} oneDNN {products}{lanes}{with}{engine}", isa::chosen())
+        let measured = if self.threads.measures() { " measured" } else { "" };
+        format!(
+            "cpu {:?} {version} oneDNN {products}{measured}{lanes}{with}{engine}",
+            isa::chosen()
+        )
     }
 
     fn supports(&self, op: Op) -> bool {
@@ -171,6 +184,10 @@ impl Backend for Cpu {
             Some(_) => op.row().unrolls,
             None => op != Op::ScaledMatmul,
         }
+    }
+
+    fn product_choices(&self) -> Vec<(String, &'static str)> {
+        self.threads.product_choices()
     }
 
     fn engine_says(&self) -> Option<Says> {

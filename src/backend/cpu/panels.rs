@@ -1,12 +1,13 @@
-//! Products of matrices on this thread by loops of our own: panels of b are packed into the second-level cache, rows of a
-//! are read where they are or brought into the first-level cache, and [`MicroKernels`] multiply them. Halves become f32
-//! on the way.
+//! Products of matrices on this thread by loops of our own (as Goto and van de Geijn, Anatomy of High-Performance Matrix
+//! Multiplication, 2008): tiles of rows of a are packed into the second-level cache, panels of columns of b go one by one into
+//! the first-level cache, and [`MicroKernels`] multiply them. Halves become f32 on the way.
 //!
 //! **Invariant:** an element of the result is a chain of fused multiply-adds for each [`DEPTH`] terms at most, in order;
 //! how long the pieces are depends on their number only. So bits depend on nothing else: not on blocks, layouts or caches.
 
+use super::choice::fills;
 use super::element::{Bf16, F16, Stored};
-use super::isa::{self, Isa, Kernel};
+use super::isa::{self, Kernel};
 use super::jit::{self, MicroKernels};
 use super::matrix::{Block, Matrix};
 use super::onednn;
@@ -17,8 +18,14 @@ use super::vector::{SIDE, Square, Vector};
 /// library takes as one.
 pub const DEPTH: usize = 384;
 
-/// Rows that are not enough to pay for packing b, where it need not be.
+/// Rows that are not enough to pay for packing b, where it need not be, ...
 const FEW: usize = 16;
+
+/// ... and columns that are not enough for rows of a.
+const NARROW: usize = 64;
+
+/// Columns of b that are packed at a time.
+const MOST_COLUMNS: usize = 512;
 
 /// What terms are made of.
 pub trait Term: Stored<f32> {
@@ -35,33 +42,14 @@ impl Term for f32 {
 impl Term for F16 {}
 impl Term for Bf16 {}
 
-/// Whether this is faster than oneDNN, if the thread has that, where tiles are filled. With AVX2 it is where the library
-/// reads rows of b, or columns of a, that are far apart (Zen 4: 1 to 2.7 times, else 0.85 to 1); with AVX-512 where few rows
-/// or columns meet columns of b (0.97 to 1.5 times, else 0.9 to 1). The library would have to be given halves as f32.
-fn pays<S: Term>(a: Matrix<S>, b: Matrix<S>, c: &Block<f32>) -> bool {
-    let fills = c.rows >= FEW / 2 && c.columns >= FEW;
-    let b_by_rows = b.strides.1 == 1;
-    let suits = match isa::current() {
-        Isa::Avx512 => !b_by_rows && c.rows >= FEW && c.rows.min(c.columns) <= 100,
-        _ => b_by_rows && (b.strides.0 >= 512 || a.strides.1 != 1 && a.strides.1 >= 256),
-    };
-    !onednn::is_here() || fills && (suits || S::as_f32(b).is_none())
+/// Whether a block with an operand of halves is computed here, which a library would have to be given as f32.
+pub fn pays(c: &Block<f32>) -> bool {
+    !onednn::is_here() || fills(c.rows, c.columns)
 }
 
-/// `c = a b`, or `c += a b`, where sums have `k` terms: true if it was done; else there are no loops for this processor, or
-/// others are faster, and nothing has happened.
+/// `c = a b`, or `c += a b`, where sums have `k` terms: true if it was done; else there are no loops for this processor, and
+/// nothing has happened.
 pub fn multiply<S: Term>(
-    k: usize,
-    a: Matrix<S>,
-    b: Matrix<S>,
-    adds: bool,
-    c: &mut Block<f32>,
-) -> bool {
-    pays(a, b, c) && multiply_anyway(k, a, b, adds, c)
-}
-
-/// [`multiply`], whoever else is faster.
-pub fn multiply_anyway<S: Term>(
     k: usize,
     a: Matrix<S>,
     b: Matrix<S>,
@@ -70,31 +58,42 @@ pub fn multiply_anyway<S: Term>(
 ) -> bool {
     let kernels = jit::target().and_then(MicroKernels::of);
     let Some(kernels) = kernels.filter(|_| k * c.rows * c.columns > 0) else { return false };
-    // Half of the cache, so that what is read meanwhile finds room.
-    let most = isa::cache_bytes() / 2 / (DEPTH * size_of::<f32>());
-    let columns = (most - most % kernels.columns).max(kernels.columns);
-    let columns = columns.min(c.columns.next_multiple_of(kernels.columns));
     let depth = k.div_ceil(k.div_ceil(DEPTH));
-    let rest = kernels.rows * (depth + kernels.columns) + SIDE;
-    with_scratch(depth * columns + rest, |room| {
-        let (panels, rest) = room.split_at_mut(depth * columns);
-        let (edge, rows) = rest.split_at_mut(kernels.rows * kernels.columns);
-        isa::run(Product { kernels, size: (k, depth, columns), a, b, adds, c, panels, rows, edge });
+    let columns = MOST_COLUMNS.next_multiple_of(kernels.columns);
+    let columns = columns.min(c.columns.next_multiple_of(kernels.columns));
+    // A quarter of the second-level cache, so that panels of b and the result find room there.
+    let most = isa::cache_bytes() / 4 / (depth * size_of::<f32>());
+    let rows = (most - most % kernels.rows).max(kernels.rows).min(c.rows);
+    let edge = kernels.rows * kernels.columns;
+    with_scratch(depth * (columns + rows) + edge, |room| {
+        let (panels, room) = room.split_at_mut(depth * columns);
+        let (rows_of_a, edge) = room.split_at_mut(depth * rows);
+        let most = Most { depth, rows, columns };
+        isa::run(Product { kernels, k, most, a, b, adds, c, panels, rows_of_a, edge });
     });
     true
 }
 
+/// How many terms, rows and columns are multiplied at a time.
+#[derive(Clone, Copy)]
+struct Most {
+    depth: usize,
+    rows: usize,
+    columns: usize,
+}
+
 struct Product<'a, 'c, S> {
     kernels: &'static MicroKernels,
-    /// Terms, how many of them and how many columns are multiplied at a time.
-    size: (usize, usize, usize),
+    /// Terms of a sum.
+    k: usize,
+    most: Most,
     a: Matrix<'a, S>,
     b: Matrix<'a, S>,
     adds: bool,
     c: &'a mut Block<'c, f32>,
     /// Memory for panels of b, for rows of a, and for a tile that is larger than what is left of the result.
     panels: &'a mut [f32],
-    rows: &'a mut [f32],
+    rows_of_a: &'a mut [f32],
     edge: &'a mut [f32],
 }
 
@@ -102,43 +101,58 @@ impl<S: Term> Kernel for Product<'_, '_, S> {
     type Out = ();
     #[inline(always)]
     fn run<V: Vector, const FMA: bool>(self) {
-        let Product { kernels, size: (k, depth, most), a, b, adds, c, panels, rows, edge } = self;
-        let (high, wide) = (kernels.rows, kernels.columns);
-        let plain = S::as_f32(b).filter(|b| b.strides.1 == 1 && c.rows <= FEW);
-        for column in (0..c.columns).step_by(most) {
-            let columns = most.min(c.columns - column);
+        // The largest tiles of the kernels, known to the compiler.
+        if V::LANES == 16 { self.tiled::<V, 8, 48>() } else { self.tiled::<V, 6, 16>() }
+    }
+}
+
+impl<S: Term> Product<'_, '_, S> {
+    #[inline(always)]
+    fn tiled<V: Vector, const HIGH: usize, const WIDE: usize>(self) {
+        let Product { kernels, k, most, a, b, adds, c, panels, rows_of_a, edge } = self;
+        assert!((kernels.rows, kernels.columns) == (HIGH, WIDE));
+        let plain_b = S::as_f32(b).filter(|b| b.strides.1 == 1 && c.rows <= FEW);
+        let plain_a = S::as_f32(a).filter(|a| a.strides.1 == 1 && c.columns <= NARROW);
+        for column in (0..c.columns).step_by(most.columns) {
+            let columns = most.columns.min(c.columns - column);
             // Whole vectors need not be packed.
-            let as_it_is = plain.map_or(0, |_| (columns - columns % V::LANES) / wide * wide);
-            for term in (0..k).step_by(depth) {
-                let depth = depth.min(k - term);
+            let as_it_is = plain_b.map_or(0, |_| (columns - columns % V::LANES) / WIDE * WIDE);
+            for term in (0..k).step_by(most.depth) {
+                let depth = most.depth.min(k - term);
                 let adds = adds || term > 0;
                 let from = b.from(term, column + as_it_is);
-                pack::<V, S>(from, depth, columns - as_it_is, wide, panels);
-                for row in (0..c.rows).step_by(high) {
-                    let count = high.min(c.rows - row);
-                    let a = bring::<S>(a.from(row, term), count, depth, rows);
-                    for j in (0..columns).step_by(wide) {
-                        let width = wide.min(columns - j);
-                        let whole = width.next_multiple_of(V::LANES);
-                        let b = match plain {
-                            Some(b) if j < as_it_is => b.from(term, column + j),
-                            _ => Matrix::rows(&panels[(j - as_it_is) * depth..], whole),
-                        };
-                        let mut to = c.rectangle((row, column + j), (count, width));
-                        if width == whole {
-                            kernels.run(depth, a, b, adds, &mut to);
-                            continue;
-                        }
-                        kernels.run(
-                            depth,
-                            a,
-                            b,
-                            false,
-                            &mut Block::within(edge, whole, count, whole),
-                        );
-                        for r in 0..count {
-                            let sums = to.row(r).iter_mut().zip(&edge[r * whole..]);
-                            sums.for_each(|(to, &sum)| *to = if adds { *to + sum } else { sum });
+                pack::<V, S, WIDE>(from, depth, columns - as_it_is, panels);
+                for first in (0..c.rows).step_by(most.rows) {
+                    let rows = most.rows.min(c.rows - first);
+                    if plain_a.is_none() {
+                        pack_rows::<V, S, HIGH>(a.from(first, term), rows, depth, rows_of_a);
+                    }
+                    // A panel of b stays in the first-level cache while all rows meet it.
+                    for j in (0..columns).step_by(WIDE) {
+                        for row in (0..rows).step_by(HIGH) {
+                            let (count, width) = (HIGH.min(rows - row), WIDE.min(columns - j));
+                            let whole = width.next_multiple_of(V::LANES);
+                            let a = match plain_a {
+                                Some(a) => a.from(first + row, term),
+                                None => Matrix::rows(&rows_of_a[row * depth..], count).transposed(),
+                            };
+                            let b = match plain_b {
+                                Some(b) if j < as_it_is => b.from(term, column + j),
+                                _ => Matrix::rows(&panels[(j - as_it_is) * depth..], whole),
+                            };
+                            let mut to = c.rectangle((first + row, column + j), (count, width));
+                            if width == whole {
+                                kernels.run(depth, a, b, adds, &mut to);
+                                continue;
+                            }
+                            let mut tile = Block::within(edge, whole, count, whole);
+                            kernels.run(depth, a, b, false, &mut tile);
+                            for r in 0..count {
+                                let sums = to.row(r).iter_mut().zip(&edge[r * whole..]);
+                                sums.for_each(|(to, &sum)| {
+                                    *to = if adds { *to + sum } else { sum }
+                                });
+                            }
                         }
                     }
                 }
@@ -147,66 +161,80 @@ impl<S: Term> Kernel for Product<'_, '_, S> {
     }
 }
 
-/// Some rows of a as dense rows or columns of f32: as they are or in `room`.
+/// Tiles of `HIGH` rows of a, each in dense columns; the last one may have fewer.
 #[inline(always)]
-fn bring<'a, S: Term>(
-    from: Matrix<'a, S>,
+fn pack_rows<V: Vector, S: Term, const HIGH: usize>(
+    from: Matrix<S>,
     rows: usize,
     depth: usize,
-    room: &'a mut [f32],
-) -> Matrix<'a, f32> {
+    to: &mut [f32],
+) {
     let (down, along) = from.strides;
-    if along == 1 {
-        if let Some(from) = S::as_f32(from) {
-            return from;
-        }
-        for (r, row) in room.chunks_exact_mut(depth).enumerate().take(rows) {
-            let from = &from.data[r * down..][..depth];
-            row.iter_mut().zip(from).for_each(|(to, from)| *to = from.load());
-        }
-        return Matrix::rows(room, depth);
-    }
-    if down == 1 && from.data.len() >= (depth - 1) * along + SIDE {
-        for term in 0..depth {
-            // What is too much is overwritten by the next column.
-            let from = from.data[term * along..].first_chunk().expect("a column within the matrix");
-            let to = room[term * rows..].first_chunk_mut().expect("room for a column");
-            *to = loaded::<S, SIDE>(from);
-        }
-    } else {
-        for (term, column) in room.chunks_exact_mut(rows).enumerate().take(depth) {
-            for (r, to) in column.iter_mut().enumerate() {
-                *to = from.data[r * down + term * along].load();
+    for (term, row) in in_reading_order(along == 1, (depth, rows), HIGH) {
+        let (terms, count) = (SIDE.min(depth - term), HIGH.min(rows - row));
+        let from = from.from(row, term);
+        let to = &mut to[row * depth + term * count..][..terms * count];
+        let (columns, _) = to.as_chunks_mut::<HIGH>();
+        let square_is_there = from.data.len() >= (SIDE - 1) * down + SIDE;
+        if count == HIGH && along == 1 && terms == SIDE && square_is_there {
+            let mut square: Square<S::Bits> = [S::Bits::default(); SIDE * SIDE];
+            S::transpose8x8::<V>(from.bits(), down, &mut square);
+            for (to, from) in columns.iter_mut().zip(square.as_chunks::<SIDE>().0) {
+                (0..HIGH).for_each(|r| to[r] = S::of_bits(from[r]).load());
+            }
+        } else if count == HIGH && down == 1 {
+            for (n, to) in columns.iter_mut().enumerate() {
+                let column = from.data[n * along..].first_chunk().expect("a column within a");
+                *to = loaded::<S, HIGH>(column);
+            }
+        } else {
+            for (at, to) in to.iter_mut().enumerate() {
+                *to = from.data[at % count * down + at / count * along].load();
             }
         }
     }
-    Matrix::rows(room, rows).transposed()
 }
 
-/// Panels of `wide` columns of b, each in dense rows; the last one filled up with zeros to whole vectors.
+/// The first term and the first row or column of all pieces: one tile after the other where their terms are neighbours in
+/// memory, else some terms after the others.
 #[inline(always)]
-fn pack<V: Vector, S: Term>(
+fn in_reading_order(
+    by_tile: bool,
+    (terms, sides): (usize, usize),
+    tile: usize,
+) -> impl Iterator<Item = (usize, usize)> {
+    let (pieces, tiles) = (terms.div_ceil(SIDE), sides.div_ceil(tile));
+    (0..pieces * tiles).map(move |n| {
+        let (piece, at) = if by_tile { (n % pieces, n / pieces) } else { (n / tiles, n % tiles) };
+        (piece * SIDE, at * tile)
+    })
+}
+
+/// Panels of `WIDE` columns of b, each in dense rows; the last one filled up with zeros to whole vectors.
+#[inline(always)]
+fn pack<V: Vector, S: Term, const WIDE: usize>(
     from: Matrix<S>,
     depth: usize,
     columns: usize,
-    wide: usize,
     to: &mut [f32],
 ) {
-    // Some rows at a time, so that reads and writes are of neighbours.
-    for term in (0..depth).step_by(SIDE) {
-        let terms = SIDE.min(depth - term);
-        for j in (0..columns).step_by(wide) {
-            let width = wide.min(columns - j);
-            let whole = width.next_multiple_of(V::LANES);
-            let to = &mut to[j * depth + term * whole..][..terms * whole];
-            let from = from.from(term, j);
-            if from.strides.1 == 1 {
-                for (r, row) in to.chunks_exact_mut(whole).enumerate() {
-                    copy::<S>(&from.data[r * from.strides.0..][..width], row);
-                }
-            } else {
-                turn::<V, S>(from, terms, width, whole, to);
+    let (down, along) = from.strides;
+    for (term, j) in in_reading_order(down == 1, (depth, columns), WIDE) {
+        let (terms, width) = (SIDE.min(depth - term), WIDE.min(columns - j));
+        let whole = width.next_multiple_of(V::LANES);
+        let to = &mut to[j * depth + term * whole..][..terms * whole];
+        let from = from.from(term, j);
+        if along == 1 && width == WIDE {
+            for (r, row) in to.as_chunks_mut::<WIDE>().0.iter_mut().enumerate() {
+                let from = from.data[r * down..].first_chunk().expect("a row within b");
+                *row = loaded::<S, WIDE>(from);
             }
+        } else if along == 1 {
+            for (r, row) in to.chunks_exact_mut(whole).enumerate() {
+                copy::<S>(&from.data[r * down..][..width], row);
+            }
+        } else {
+            turn::<V, S>(from, terms, width, whole, to);
         }
     }
 }

@@ -3,9 +3,11 @@
 //! **Invariant:** what a task computes depends on the shapes only, never on how many threads there are or which of
 //! them runs it: results have the same bits for any number of threads.
 
+use super::choice::Choices;
 use super::element::{Bf16, F16};
 use super::onednn::{self, OneDnn, Search};
 use super::thread_pool::{self, ThreadPool, parallel_for};
+use crate::cache::disk::Disk;
 use crate::error::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -23,6 +25,8 @@ const WAKE: usize = 4 * GRAIN;
 pub struct Threads {
     count: usize,
     search: Search,
+    /// Where is kept what was measured of it; without, nothing is.
+    choices: Option<Disk>,
     onednn: OnceLock<Result<Option<Arc<OneDnn>>>>,
     thread_pool: OnceLock<ThreadPool>,
     /// Held while they start.
@@ -33,12 +37,39 @@ impl Threads {
     /// 0 means one for every core.
     pub fn new(count: usize, search: Search) -> Threads {
         let (onednn, thread_pool) = (OnceLock::new(), OnceLock::new());
-        Threads { count, search, onednn, thread_pool, starting: Mutex::default() }
+        let (choices, starting) = (None, Mutex::default());
+        Threads { count, search, choices, onednn, thread_pool, starting }
+    }
+
+    /// As many that choose who multiplies by what was measured, of which nothing was used yet.
+    pub fn with_choices(&self, disk: Disk) -> Threads {
+        Threads { choices: Some(disk), ..Threads::new(self.count, self.search.clone()) }
+    }
+
+    /// The choices that were made; see [`Choices::made`].
+    pub fn product_choices(&self) -> Vec<(String, &'static str)> {
+        let library = self.onednn.get().and_then(|library| library.as_ref().ok()?.as_ref());
+        library.and_then(|library| library.choices()).map(Choices::made).unwrap_or_default()
+    }
+
+    /// Whether who multiplies is measured.
+    pub fn measures(&self) -> bool {
+        self.choices.is_some()
     }
 
     /// Loads it at the first use. Error when the file that was asked for cannot be used.
     pub fn onednn(&self) -> std::result::Result<Option<&Arc<OneDnn>>, &Error> {
-        self.onednn.get_or_init(|| onednn::load(&self.search)).as_ref().map(Option::as_ref)
+        let load = || {
+            let library = onednn::load(&self.search)?;
+            Ok(match (library, &self.choices) {
+                (Some(library), Some(disk)) => {
+                    let choices = Choices::new(disk.clone(), &library.version);
+                    Some(Arc::new(OneDnn::clone(&library).with_choices(choices)))
+                }
+                (library, _) => library,
+            })
+        };
+        self.onednn.get_or_init(load).as_ref().map(Option::as_ref)
     }
 
     #[cfg(test)]

@@ -152,14 +152,14 @@ impl Context {
         self.shared.observed.explain.cuts.lock().add(recorded.id, cause, cut);
     }
 
-    /// Compiles, CPU fallbacks and cuts with their reasons, choices of engines, and the last collectives, as JSON.
+    /// Compiles, CPU fallbacks and cuts with their reasons, choices of engines and of who multiplies, and the last collectives, as JSON.
     pub fn explain(&self) -> String {
         self.locate_fallbacks();
         self.locate_collectives();
         let sites = self.shared.observed.explain.chosen.lock().sites();
         let line = self.lines(sites);
         self.shared.observed.explain.chosen.lock().place(line);
-        self.shared.observed.explain.to_json()
+        self.shared.observed.explain.to_json(&self.shared.backend.product_choices())
     }
 
     /// CPU fallbacks since the last reset, as a JSON list of `{name, count, time_ns, site}`.

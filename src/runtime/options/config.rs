@@ -268,7 +268,13 @@ fn cpu(options: &Options) -> Box<dyn Backend> {
 }
 
 fn plain_cpu(options: &Options) -> cpu::Cpu {
-    cpu::Cpu::new(options.num_threads, options.onednn.clone()).with_lanes(options.lanes)
+    let cpu = cpu::Cpu::new(options.num_threads, options.onednn.clone()).with_lanes(options.lanes);
+    match &options.cache_folder {
+        Some(folder) if !options.deterministic => {
+            cpu.with_choices(Disk::new(folder.join("products"), options.cache_limit as u64))
+        }
+        _ => cpu,
+    }
 }
 
 /// A plugin that computes what it can for the backend `name`. Errors: there is none, or none that can be used.

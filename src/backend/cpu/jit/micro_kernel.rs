@@ -185,8 +185,10 @@ fn assemble(isa: Isa, rows: usize, vectors: usize, lie: Lie) -> Made<Vec<u8>> {
             for j in 0..vectors {
                 w.put(Instruction::with2(codes.load, of_b(j), at(RDX, j * width))?)?;
             }
-            for place in (0..vectors * width).step_by(64) {
-                let place = place + AHEAD * vectors * width;
+            // Panels of wider vectors are larger than the first-level cache.
+            let ahead = if isa == Isa::Avx512 { vectors * width } else { 0 };
+            for place in (0..ahead).step_by(64) {
+                let place = place + AHEAD * ahead;
                 w.put(Instruction::with1(Code::Prefetcht0_m8, at(RDX, place))?)?;
             }
             w.put(Instruction::with2(Code::Add_r64_rm64, RDX, R8)?)?;

@@ -15,6 +15,7 @@ pub use convolution::{Convolution, Direction, Problem};
 pub use product::{Packing, Plain, Product};
 
 use super::access;
+use super::choice::Choices;
 use super::element::{Bf16, F16};
 use crate::backend::library::{open, symbol};
 use crate::error::Result;
@@ -131,6 +132,8 @@ pub struct OneDnn {
     /// A sequential build needs none.
     openmp: Option<OpenMp>,
     primitives: Option<Arc<Primitives>>,
+    /// For which blocks it was measured to be faster than others, if that is measured.
+    choices: Option<Arc<Choices>>,
     /// Such as `3.2.0`.
     pub version: String,
 }
@@ -203,7 +206,7 @@ fn at(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
     });
     std::mem::forget(library);
     let version = format!("{}.{}.{}", version.major, version.minor, version.patch);
-    Ok(Arc::new(OneDnn { sgemm, bf16_gemm, fast_bf16, openmp, primitives, version }))
+    Ok(Arc::new(OneDnn { sgemm, bf16_gemm, fast_bf16, openmp, primitives, choices: None, version }))
 }
 
 /// Whether products of bf16 are faster than of f32: with AMX, and with AMD's AVX-512. Intel's AVX-512 takes twice as
@@ -239,6 +242,21 @@ pub fn enter(library: Option<Arc<OneDnn>>) {
 fn leave() -> Option<Arc<OneDnn>> {
     BEFORE.take().inspect(|(openmp, count)| openmp.set(*count));
     OF_THREAD.take()
+}
+
+impl OneDnn {
+    pub fn with_choices(self, choices: Choices) -> OneDnn {
+        OneDnn { choices: Some(Arc::new(choices)), ..self }
+    }
+
+    pub fn choices(&self) -> Option<&Choices> {
+        self.choices.as_deref()
+    }
+}
+
+/// Calls `body` with the choices of this thread's library, if it has one, and that has some.
+pub fn with_choices<R>(body: impl FnOnce(Option<Option<&Choices>>) -> R) -> R {
+    OF_THREAD.with_borrow(|library| body(library.as_ref().map(|l| l.choices.as_deref())))
 }
 
 /// Whether this thread uses a library.

@@ -1,8 +1,10 @@
 //! Products by loops of our own, for every instruction set, against sums in f64.
 
+use super::super::choice::Multiplier;
 use super::super::element::{Bf16, F16};
-use super::super::isa::{Isa, on_each_isa};
+use super::super::isa::{self, Isa, on_each_isa};
 use super::super::matrix::{Block, Matrix};
+use super::super::multiplier::multiply_by;
 use super::super::panels::{Term, multiply};
 use super::*;
 
@@ -136,4 +138,54 @@ fn products_in_panels_of_nothing_are_left_to_others() {
         assert!(!multiply(k, a, b, false, &mut Block::within(&mut c, n, m, n)));
         assert!(c.iter().all(|&c| c == 5.0));
     }
+}
+
+/// Of layouts that the library does not take, nothing is computed.
+#[test]
+fn whoever_multiplies_is_right() {
+    let mut random = Random::new(43);
+    let mut computed = [0; Multiplier::ALL.len()];
+    for _ in 0..300 {
+        let [m, k, n] = [30, 500, 60].map(|most| 1 + random.size(8) % most);
+        let special = random.below(4) == 0;
+        let mut numbers = |count: usize| -> Vec<f32> {
+            let odd = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0];
+            let number = |_| match special && random.below(20) == 0 {
+                true => *random.pick(&odd),
+                false => random.unit() as f32 - 0.3,
+            };
+            (0..count).map(number).collect()
+        };
+        let (a, b, before) = (numbers(m * k), numbers(k * n), numbers(m * n));
+        let [way_a, way_b] = [0, 1].map(|_| random.below(WAYS));
+        let a = Stripes::<f32>::new(&a, (m, k), way_a);
+        let b = Stripes::<f32>::new(&b, (k, n), way_b);
+        for (adds, by) in
+            [false, true].into_iter().flat_map(|adds| Multiplier::ALL.map(|by| (adds, by)))
+        {
+            let mut c = before.clone();
+            let to = &mut Block::new(&mut c, n);
+            let run = || multiply_by(by, k, a.matrix(), b.matrix(), adds, to);
+            if !cpu(1).inside(run).unwrap() {
+                let bits = |c: &[f32]| c.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert!(bits(&c) == bits(&before) && by != Multiplier::Portable);
+                continue;
+            }
+            computed[by as usize] += 1;
+            for (at, (&got, &before)) in c.iter().zip(&before).enumerate() {
+                let (i, j) = (at / n, at % n);
+                let terms = || (0..k).map(|l| a.at(i, l) * b.at(l, j));
+                let first = if adds { before as f64 } else { 0.0 };
+                let (want, got) = (first + terms().sum::<f64>(), got as f64);
+                let size = first.abs() + terms().map(f64::abs).sum::<f64>();
+                let is_it = match want.is_finite() {
+                    true => (got - want).abs() <= (k + 2) as f64 * epsilon(DType::F32) * size,
+                    false => got == want || got.is_nan() && want.is_nan(),
+                };
+                assert!(is_it, "{by:?} {m} {k} {n} {way_a} {way_b}: {got}, not {want}");
+            }
+        }
+    }
+    assert_eq!(computed[Multiplier::Portable as usize], 600);
+    assert!(isa::chosen() < Isa::Avx2 || computed[Multiplier::Panels as usize] == 600);
 }

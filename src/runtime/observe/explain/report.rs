@@ -8,7 +8,7 @@ use std::fmt;
 
 impl Explain {
     /// What `torchacc_explain` gives.
-    pub fn to_json(&self) -> String {
+    pub fn to_json(&self, products: &[(String, &'static str)]) -> String {
         let inner = self.inner.lock();
         let compiles = list(inner.compiles.iter().map(compile));
         let first = inner.compiles.front().map_or(inner.number, |compile| compile.number - 1);
@@ -21,6 +21,7 @@ impl Explain {
             .raw("cuts", cuts)
             .raw("collectives", self.collectives_json())
             .raw("engines", self.engines_json())
+            .raw("products", list(products.iter().map(product)))
             .end()
     }
 
@@ -72,6 +73,10 @@ impl Explain {
         };
         list(self.fallbacks.lock().rows().into_iter().map(row))
     }
+}
+
+fn product((blocks, by): &(String, &'static str)) -> String {
+    Object::default().text("blocks", blocks).text("by", by).end()
 }
 
 fn compile(compile: &Compile) -> String {

@@ -206,8 +206,8 @@ fn a_line_counts_its_recompiles() {
     assert_eq!(counts, [1, 2, 3]);
     log.reset();
     assert!(
-        log.to_json().starts_with("{\"compiles\": [], \"earlier_compiles\": 4"),
+        log.to_json(&[]).starts_with("{\"compiles\": [], \"earlier_compiles\": 4"),
         "{}",
-        log.to_json()
+        log.to_json(&[])
     );
 }
