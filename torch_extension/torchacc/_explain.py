@@ -26,7 +26,8 @@ def explanation() -> dict:
 def explain() -> str:
     """Every compile, CPU fallback and cut since the start or `reset_metrics`: why, and which line.
     Then which of two engines was chosen for a program (backend "auto"), what computes which matrix
-    products where that was measured, the last 16 collectives of each process group, the one that runs or failed among them, and what to change, at which line.
+    products where that was measured, the last 16 collectives of each process group, the one that
+    runs or failed among them, and what to change, at which line.
 
     A compile names the first thing in which its trace differs from the nearest one known: the
     operation, which of its arguments, what of it, old and new. Does not wait: what still runs, or

@@ -235,14 +235,6 @@ mod tests {
         Class::all().last().unwrap()
     }
 
-    fn store(choices: &Choices, class: Class, bytes: &[u8]) {
-        let key = choices.key(class);
-        let Entry::Absent(claim) = choices.disk.find(&key, |_| None::<()>).0 else {
-            panic!("a new folder")
-        };
-        choices.disk.store(&key, bytes, claim).unwrap();
-    }
-
     #[test]
     fn each_class_has_a_place_of_its_own() {
         assert!(Class::all().map(Class::index).eq(0..Class::COUNT));
