@@ -236,8 +236,8 @@ typedef struct torchacc_options {
    */
   struct torchacc_str cache_folder;
   /*
-   Bytes that the programs there may take, and as many the kernels of the backend cuda; the least recently used go. 0 for
-   `TORCHACC_CACHE_LIMIT`, else 1 GiB.
+   Bytes that the programs there may take, and as many the kernels of the backend cuda, and what was measured of products;
+   the least recently used go. 0 for `TORCHACC_CACHE_LIMIT`, else 1 GiB.
    */
   uint64_t cache_limit;
   /*
@@ -262,10 +262,10 @@ typedef struct torchacc_options {
   struct torchacc_str bucket_policy;
   /*
    1: how results are computed depends on nothing that is measured, so their bits are the same in every process on
-   equal machines. 0: `TORCHACC_DETERMINISTIC`, else each matrix product is computed by what was fastest when the first one
-   like it was run (and kept in the cache folder; on the CPU nothing is measured without one), and on the backend cuda
-   gradients of attention in half types, which cuDNN computes then, differ in their last bits from run to run. But for
-   these, within a context, and on "cpu" for any number of threads, equal steps give equal bits either way.
+   equal machines. 0: `TORCHACC_DETERMINISTIC`, else matrix products (on the CPU those of f32) are computed by what was
+   fastest when the first one like them was run (and kept in the cache folder; on the CPU nothing is measured without one),
+   and on the backend cuda gradients of attention in half types, which cuDNN computes then, differ in their last bits from
+   run to run. But for these, within a context, and on "cpu" for any number of threads, equal steps give equal bits either way.
    */
   uint32_t deterministic;
   /*

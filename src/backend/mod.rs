@@ -44,7 +44,7 @@ pub trait Backend: Target + Send + Sync {
     /// Everything about this backend that a compiled program depends on; part of the cache key.
     fn fingerprint(&self) -> String;
 
-    /// Which products were met for which it was measured who computes them fastest, and who that is.
+    /// Kinds of products on the CPU for which it is measured who computes them fastest, and who does. None on other backends.
     fn product_choices(&self) -> Vec<(String, &'static str)> {
         Vec::new()
     }

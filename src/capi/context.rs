@@ -44,8 +44,8 @@ pub struct torchacc_options {
     /// Folder to keep compiled programs in for other processes, or "off"; empty for `TORCHACC_CACHE_DIR`, else the folder
     /// torchacc in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache`).
     pub cache_folder: torchacc_str,
-    /// Bytes that the programs there may take, and as many the kernels of the backend cuda; the least recently used go. 0 for
-    /// `TORCHACC_CACHE_LIMIT`, else 1 GiB.
+    /// Bytes that the programs there may take, and as many the kernels of the backend cuda, and what was measured of products;
+    /// the least recently used go. 0 for `TORCHACC_CACHE_LIMIT`, else 1 GiB.
     pub cache_limit: u64,
     /// Bytes of dropped and replaced inputs that a trace may keep before it is cut by itself; 0 for
     /// `TORCHACC_TRACE_BYTES`, else 1 GiB.
@@ -62,10 +62,10 @@ pub struct torchacc_options {
     /// sizes; the metric padding_refused counts that.
     pub bucket_policy: torchacc_str,
     /// 1: how results are computed depends on nothing that is measured, so their bits are the same in every process on
-    /// equal machines. 0: `TORCHACC_DETERMINISTIC`, else each matrix product is computed by what was fastest when the first one
-    /// like it was run (and kept in the cache folder; on the CPU nothing is measured without one), and on the backend cuda
-    /// gradients of attention in half types, which cuDNN computes then, differ in their last bits from run to run. But for
-    /// these, within a context, and on "cpu" for any number of threads, equal steps give equal bits either way.
+    /// equal machines. 0: `TORCHACC_DETERMINISTIC`, else matrix products (on the CPU those of f32) are computed by what was
+    /// fastest when the first one like them was run (and kept in the cache folder; on the CPU nothing is measured without one),
+    /// and on the backend cuda gradients of attention in half types, which cuDNN computes then, differ in their last bits from
+    /// run to run. But for these, within a context, and on "cpu" for any number of threads, equal steps give equal bits either way.
     pub deterministic: u32,
     /// As of `torchacc_context_set_memory_limit`; 0 for `TORCHACC_MEMORY_LIMIT` (with a suffix K, M or G for binary units),
     /// else none.

@@ -2,8 +2,10 @@
 
 import inspect
 import json
+import sys
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -471,8 +473,9 @@ def products(folder, **environment):
 def test_what_multiplies_matrices_is_measured_once(tmp_path):
     """Unless nothing that is measured may decide, or there is no folder to keep it in."""
     rows, text = products(tmp_path)
-    if not rows:
+    if not (Path(sys.prefix) / "lib" / "libdnnl.so.3").exists():
         pytest.skip("without oneDNN there is nothing to choose from")
+    assert rows
     assert all(row["by"] in ("torchacc", "oneDNN", "matrixmultiply") for row in rows)
     assert all(f"multiplied by {row['by']}" in text and row["blocks"] in text for row in rows)
     files = {file: file.read_bytes() for file in (tmp_path / "products").glob("*.program")}

@@ -202,7 +202,7 @@ def _products(rows: list[dict]) -> list[str]:
     for row in rows:
         kinds[row["by"]].append(row["blocks"])
     return [
-        f"  blocks of products multiplied by {by}, measured to be the fastest: {'; '.join(blocks)}"
+        f"  blocks of products of f32 multiplied by {by}: {'; '.join(blocks)}"
         for by, blocks in kinds.items()
     ]
 

@@ -1,8 +1,8 @@
 //! Who multiplies blocks of matrices of f32 where oneDNN was found: measured at the first block of each class, on one thread, and
 //! kept on disk by processor.
 //!
-//! **Invariant:** what a class gets does not change while the backend is open, nor from process to process where there is a
-//! folder; without one nothing is measured. So bits depend neither on threads nor on the run.
+//! **Invariant:** what a class gets does not change while the backend is open, nor from process to process as long as the folder
+//! keeps it; where nothing can be kept nothing is measured. So bits depend neither on threads nor on the run.
 
 use super::isa::{self, Isa};
 use crate::cache::disk::{Disk, Entry};
@@ -132,8 +132,9 @@ impl fmt::Display for Class {
     }
 }
 
-/// Who is faster where nothing is measured. With AVX2 loops of our own are where rows or columns are far apart (Zen 3: 1.04 to
-/// 2.3 times, else 0.8 to 1.2), with AVX-512 where few rows or columns meet columns of b (Zen 4: 0.97 to 1.5 times, else 0.9 to 1).
+/// Who multiplies where nothing is measured. With AVX2 loops of our own do where rows or columns are far apart (1.04 to 2.3 times
+/// as fast on Zen 3, else 0.8 to 1.2), with AVX-512 where few rows or columns meet columns of b (0.97 to 1.5 times on Zen 4, else
+/// 0.9 to 1).
 pub fn unmeasured(a: Lie, b: Lie, (rows, columns): (usize, usize)) -> Multiplier {
     let suits = match isa::current() {
         Isa::Avx512 => !b.by_rows && rows >= 16 && rows.min(columns) <= 100,
@@ -186,11 +187,11 @@ impl Choices {
                 Entry::Found(by) => by,
                 Entry::Closed(_) => class.unmeasured(),
                 Entry::Absent(claim) => {
-                    let by = measure();
-                    // One that cannot be kept would be another one in the next process.
-                    match self.disk.store(&key, &[by as u8], claim) {
-                        Ok(_) => by,
-                        Err(_) => class.unmeasured(),
+                    self.disk.store(&key, &[measure() as u8], claim).ok();
+                    // One that is not kept would be another one in the next process.
+                    match self.disk.find(&key, known).0 {
+                        Entry::Found(by) => by,
+                        _ => class.unmeasured(),
                     }
                 }
             }
@@ -296,6 +297,17 @@ mod tests {
             fs::write(&file, damaged).unwrap();
             assert_eq!(folder.choices().of(large(), || Multiplier::Portable), Multiplier::Portable);
             assert_eq!(fs::read(&file).unwrap(), whole);
+        }
+    }
+
+    #[test]
+    fn what_is_not_kept_does_not_count() {
+        let folder = Folder::new("small");
+        let choices = Choices::new(Disk::new(folder.0.clone(), 1), "0.0.0");
+        for class in Class::all().step_by(7) {
+            for by in Multiplier::ALL {
+                assert_eq!(choices.of(class, || by), class.unmeasured());
+            }
         }
     }
 

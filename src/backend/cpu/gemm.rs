@@ -1,5 +1,5 @@
-//! Matrix products of floats in memory, block by block on one thread each: by loops of our own ([`super::panels`]) or by
-//! oneDNN, whichever was measured to be faster; by the `matrixmultiply` crate where there is neither.
+//! Matrix products of floats in memory, block by block on one thread each: by who was measured to be the fastest for f32
+//! ([`super::multiplier`]); by the `matrixmultiply` crate for f64, and where there are neither loops of our own nor oneDNN.
 //!
 //! **Invariant:** how a product is cut into blocks depends on its sizes and on the machine only, so the bits do not depend
 //! on the number of threads.

@@ -87,15 +87,18 @@ pub fn processor() -> String {
     if __cpuid(0x8000_0000).eax < *NAME.end() {
         return String::new();
     }
-    let family = __cpuid(1).eax;
+    let signature = __cpuid(1).eax;
     let leaves = NAME.map(__cpuid).flat_map(|leaf| [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]);
     let name: Vec<u8> = leaves.flat_map(u32::to_le_bytes).filter(|&byte| byte != 0).collect();
-    format!("{} {family:x}", String::from_utf8_lossy(&name).trim())
+    format!("{} {signature:x}", String::from_utf8_lossy(&name).trim())
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 pub fn processor() -> String {
-    String::new()
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let says = |line: &&str| line.starts_with("CPU ") || line.starts_with("model name");
+    let lines: std::collections::BTreeSet<&str> = text.lines().filter(says).collect();
+    lines.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// Every processor of the architecture has them.

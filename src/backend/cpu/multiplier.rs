@@ -14,11 +14,11 @@ const MARGIN: f64 = 0.97;
 /// Each is timed so often, for so many multiplications at least; the shortest time counts, because machines are shared.
 const ROUNDS: usize = 7;
 const LEAST: usize = 1 << 22;
-/// Elements from row to row, or from column to column, of operands whose are far apart.
-const PITCH: usize = 1024;
+/// Elements between rows, or columns, that are far apart: fewer than those from which on an operand is copied for the library.
+const PITCH: usize = 768;
 
-/// `c = a b`, or `c += a b`, by who was chosen for such blocks: whether it was done; else the library is to do it, and nothing
-/// has happened.
+/// `c = a b`, or `c += a b`, by who was chosen for such blocks, if that is not the library: whether it was done; else nothing has
+/// happened.
 pub fn by_choice(k: usize, a: Matrix<f32>, b: Matrix<f32>, adds: bool, c: &mut Block<f32>) -> bool {
     let (rows, columns) = (c.rows, c.columns);
     if rows * columns * k == 0 {
@@ -26,8 +26,8 @@ pub fn by_choice(k: usize, a: Matrix<f32>, b: Matrix<f32>, adds: bool, c: &mut B
     }
     let class = Class::of([rows, k, columns], a.strides, b.strides);
     let by = onednn::with_choices(|choices| match (class, choices) {
-        (_, None) => Multiplier::Panels,
-        (None, _) => Multiplier::OneDnn,
+        // No library, or one that takes no such operands.
+        (_, None) | (None, _) => Multiplier::Panels,
         (Some(class), Some(Some(choices))) => choices.of(class, || fastest(class)),
         (Some(class), Some(None)) => unmeasured(class.a, class.b, (rows, columns)),
     });
@@ -75,7 +75,7 @@ fn lying(lie: Lie, numbers: &[f32], (rows, columns): (usize, usize)) -> Matrix<'
     }
 }
 
-/// `c = a b`, or `c += a b`, by one of them on this thread: whether it was done; else nothing has happened. As [`gemm`].
+/// `c = a b`, or `c += a b`, by one of them on this thread: whether it was done; else nothing has happened. As [`super::gemm::gemm`].
 pub fn multiply_by(
     by: Multiplier,
     k: usize,
@@ -105,39 +105,37 @@ pub fn multiply_by(
 #[cfg(test)]
 mod tests {
     use super::super::choice::Choices;
+    use super::super::gemm::gemm;
     use super::super::onednn::OneDnn;
-    use super::super::tests::{Random, epsilon, onednn as search};
+    use super::super::tests::onednn as search;
     use super::*;
     use crate::cache::disk::Disk;
-    use crate::dtype::DType;
     use std::sync::Arc;
 
-    /// Who is chosen computes what the others do, whatever was measured.
     #[test]
     fn blocks_are_multiplied_by_who_was_chosen() {
         let Some(library) = onednn::load(&search()).unwrap() else { return };
         let folder = std::env::temp_dir().join(format!("torchacc-chosen-{}", std::process::id()));
-        let choices = Choices::new(Disk::new(folder.clone(), 1 << 20), "chosen");
-        let library = Arc::new(OneDnn::clone(&library).with_choices(choices));
-        let mut random = Random::new(7);
-        for [m, k, n] in [[3, 5, 7], [64, 100, 130], [200, 400, 300], [9, 700, 600]] {
-            let mut numbers =
-                |count: usize| -> Vec<f32> { (0..count).map(|_| random.unit() as f32).collect() };
-            let (a, b) = (numbers(m * k), numbers(k * n));
-            let (a, b) = (Matrix::rows(&a[..], k), Matrix::rows(&b[..], k).transposed());
-            let mut c = vec![0.0; m * n];
-            onednn::with(Some(library.clone()), || {
-                super::super::gemm::gemm(k, 1.0, a, b, 0.0, &mut Block::new(&mut c, n));
-            });
-            for (at, &got) in c.iter().enumerate() {
-                let (i, j) = (at / n, at % n);
-                let term = |l: usize| a.data[i * k + l] as f64 * b.data[j * k + l] as f64;
-                let want: f64 = (0..k).map(term).sum();
-                let bound = (k + 2) as f64 * epsilon(DType::F32) * k as f64;
-                assert!((got as f64 - want).abs() <= bound, "{m} {k} {n}: {got}, not {want}");
+        let numbers = |count: usize| -> Vec<f32> {
+            (0..count).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect()
+        };
+        for by in Multiplier::ALL {
+            let choices = Choices::new(Disk::new(folder.join(by.name()), 1 << 20), "chosen");
+            let library = Arc::new(OneDnn::clone(&library).with_choices(choices));
+            for [m, k, n] in [[3, 5, 7], [64, 100, 130], [200, 400, 300], [9, 700, 600]] {
+                let (a, b) = (numbers(m * k), numbers(k * n));
+                let (a, b) = (Matrix::rows(&a[..], k), Matrix::rows(&b[..], k).transposed());
+                let class = Class::of([m, k, n], a.strides, b.strides).unwrap();
+                library.choices().unwrap().of(class, || by);
+                let (mut got, mut want) = (vec![0.0; m * n], vec![0.0; m * n]);
+                let done = onednn::with(Some(library.clone()), || {
+                    gemm(k, 1.0, a, b, 0.0, &mut Block::new(&mut got, n));
+                    multiply_by(by, k, a, b, false, &mut Block::new(&mut want, n))
+                });
+                assert!(!done || got == want, "{by:?} {m} {k} {n}");
+                assert!(done || by == Multiplier::Panels);
             }
         }
-        assert_eq!(library.choices().unwrap().made().len(), 4);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

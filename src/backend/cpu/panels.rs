@@ -1,6 +1,6 @@
 //! Products of matrices on this thread by loops of our own (as Goto and van de Geijn, Anatomy of High-Performance Matrix
-//! Multiplication, 2008): tiles of rows of a are packed into the second-level cache, panels of columns of b go one by one into
-//! the first-level cache, and [`MicroKernels`] multiply them. Halves become f32 on the way.
+//! Multiplication, 2008): tiles of rows of a are packed into the second-level cache, where one panel of columns of b after the
+//! other meets them all, from the first-level cache if it fits, and [`MicroKernels`] multiply them. Halves become f32 on the way.
 //!
 //! **Invariant:** an element of the result is a chain of fused multiply-adds for each [`DEPTH`] terms at most, in order;
 //! how long the pieces are depends on their number only. So bits depend on nothing else: not on blocks, layouts or caches.
@@ -127,7 +127,7 @@ impl<S: Term> Product<'_, '_, S> {
                     if plain_a.is_none() {
                         pack_rows::<V, S, HIGH>(a.from(first, term), rows, depth, rows_of_a);
                     }
-                    // A panel of b stays in the first-level cache while all rows meet it.
+                    // A panel of b stays in the cache while all rows meet it.
                     for j in (0..columns).step_by(WIDE) {
                         for row in (0..rows).step_by(HIGH) {
                             let (count, width) = (HIGH.min(rows - row), WIDE.min(columns - j));

@@ -25,7 +25,7 @@ const WAKE: usize = 4 * GRAIN;
 pub struct Threads {
     count: usize,
     search: Search,
-    /// Where is kept what was measured of it; without, nothing is.
+    /// Where what is measured of it is kept; nothing is measured without.
     choices: Option<Disk>,
     onednn: OnceLock<Result<Option<Arc<OneDnn>>>>,
     thread_pool: OnceLock<ThreadPool>,
@@ -41,7 +41,7 @@ impl Threads {
         Threads { count, search, choices, onednn, thread_pool, starting }
     }
 
-    /// As many that choose who multiplies by what was measured, of which nothing was used yet.
+    /// As many threads, none started, that multiply by what was measured to be the fastest.
     pub fn with_choices(&self, disk: Disk) -> Threads {
         Threads { choices: Some(disk), ..Threads::new(self.count, self.search.clone()) }
     }
@@ -63,7 +63,8 @@ impl Threads {
             let library = onednn::load(&self.search)?;
             Ok(match (library, &self.choices) {
                 (Some(library), Some(disk)) => {
-                    let choices = Choices::new(disk.clone(), &library.version);
+                    let version = format!("{} {:x}", library.version, library.isa);
+                    let choices = Choices::new(disk.clone(), &version);
                     Some(Arc::new(OneDnn::clone(&library).with_choices(choices)))
                 }
                 (library, _) => library,

@@ -20,7 +20,6 @@ use super::element::{Bf16, F16};
 use crate::backend::library::{open, symbol};
 use crate::error::Result;
 use crate::invalid;
-use libloading::Library;
 use primitive_cache::PrimitiveCache;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int};
@@ -134,6 +133,8 @@ pub struct OneDnn {
     primitives: Option<Arc<Primitives>>,
     /// For which blocks it was measured to be faster than others, if that is measured.
     choices: Option<Arc<Choices>>,
+    /// Instructions that it uses, by `dnnl_cpu_isa_t`; 0 where that is not known.
+    pub isa: u32,
     /// Such as `3.2.0`.
     pub version: String,
 }
@@ -197,7 +198,12 @@ fn at(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
         (RUNTIME_OPENMP, Some(get), Some(set)) => Some(OpenMp { get, set }),
         _ => return Err("built for threads that it does not let its caller control".into()),
     };
-    let fast_bf16 = has_fast_bf16(&library);
+    // SAFETY: its type in oneDNN's C API.
+    let isa = unsafe {
+        symbol::<unsafe extern "C" fn() -> u32>(&library, "dnnl_get_effective_cpu_isa")
+            .map_or(0, |isa| isa())
+    };
+    let fast_bf16 = has_fast_bf16(isa);
     // SAFETY: it is of version 3, and forgotten next.
     let engine = unsafe { api::Engine::new(&library) };
     let primitives = engine.map(|engine| {
@@ -206,22 +212,17 @@ fn at(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
     });
     std::mem::forget(library);
     let version = format!("{}.{}.{}", version.major, version.minor, version.patch);
-    Ok(Arc::new(OneDnn { sgemm, bf16_gemm, fast_bf16, openmp, primitives, choices: None, version }))
+    let choices = None;
+    let library = OneDnn { sgemm, bf16_gemm, fast_bf16, openmp, primitives, choices, isa, version };
+    Ok(Arc::new(library))
 }
 
 /// Whether products of bf16 are faster than of f32: with AMX, and with AMD's AVX-512. Intel's AVX-512 takes twice as
 /// long for a bf16 dot product as for the multiply-adds in f32 that it replaces (85 to 170 GFLOP/s). On other
 /// architectures the library's numbers mean something else, and nobody has measured.
-fn has_fast_bf16(library: &Library) -> bool {
-    if !cfg!(target_arch = "x86_64") {
-        return false;
-    }
-    // SAFETY: its type in oneDNN's C API.
-    let isa = unsafe {
-        symbol::<unsafe extern "C" fn() -> u32>(library, "dnnl_get_effective_cpu_isa")
-            .map_or(0, |isa| isa())
-    };
-    isa > ISA_AVX512 || isa & ISA_BF16 != 0 && super::isa::is_amd()
+fn has_fast_bf16(isa: u32) -> bool {
+    let is_fast = isa > ISA_AVX512 || isa & ISA_BF16 != 0 && super::isa::is_amd();
+    cfg!(target_arch = "x86_64") && is_fast
 }
 
 thread_local! {

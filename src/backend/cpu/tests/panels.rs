@@ -5,6 +5,7 @@ use super::super::element::{Bf16, F16};
 use super::super::isa::{self, Isa, on_each_isa};
 use super::super::matrix::{Block, Matrix};
 use super::super::multiplier::multiply_by;
+use super::super::onednn::is_here;
 use super::super::panels::{Term, multiply};
 use super::*;
 
@@ -122,8 +123,10 @@ fn products_in_panels_of_any_size_and_layout() {
         check::<Bf16>(&mut random, sizes, n % 4 == 2);
         check::<F16>(&mut random, sizes, n % 4 == 1);
     }
-    // Several pieces of the sums, and more columns than fit into the cache.
-    for sizes in [[3, 384, 20], [9, 385, 50], [20, 1000, 35], [2, 800, 700], [30, 3, 1100]] {
+    // Several pieces of the sums, and more rows and columns than are packed at a time.
+    let pieces = [[3, 384, 20], [9, 385, 50], [20, 1000, 35], [2, 800, 700], [30, 3, 1100]];
+    let many = [[700, 400, 20], [700, 390, 67], [20, 400, 600]];
+    for sizes in pieces.into_iter().chain(many) {
         check::<f32>(&mut random, sizes, false);
         check::<Bf16>(&mut random, sizes, false);
     }
@@ -146,7 +149,7 @@ fn whoever_multiplies_is_right() {
     let mut random = Random::new(43);
     let mut computed = [0; Multiplier::ALL.len()];
     for _ in 0..300 {
-        let [m, k, n] = [30, 500, 60].map(|most| 1 + random.size(8) % most);
+        let [m, k, n] = [30, 500, 60].map(|most| 1 + random.below(most));
         let special = random.below(4) == 0;
         let mut numbers = |count: usize| -> Vec<f32> {
             let odd = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0];
@@ -187,5 +190,7 @@ fn whoever_multiplies_is_right() {
         }
     }
     assert_eq!(computed[Multiplier::Portable as usize], 600);
+    let library = cpu(1).inside(is_here).unwrap();
+    assert!(!library || computed[Multiplier::OneDnn as usize] > 100);
     assert!(isa::chosen() < Isa::Avx2 || computed[Multiplier::Panels as usize] == 600);
 }
