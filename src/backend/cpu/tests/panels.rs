@@ -40,15 +40,18 @@ impl<S: Term> Stripes<S> {
 
 const WAYS: usize = 5;
 
-fn check<S: Term>(random: &mut Random, [m, k, n]: [usize; 3], special: bool) {
-    let mut numbers = |count: usize| -> Vec<f32> {
-        let odd = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0];
-        let number = |_| match special && random.below(20) == 0 {
-            true => *random.pick(&odd),
-            false => random.unit() as f32 - 0.3,
-        };
-        (0..count).map(number).collect()
+/// With infinities, NaN and zeros among them if they are to be `special`.
+fn numbers(random: &mut Random, count: usize, special: bool) -> Vec<f32> {
+    let odd = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0];
+    let number = |_| match special && random.below(20) == 0 {
+        true => *random.pick(&odd),
+        false => random.unit() as f32 - 0.3,
     };
+    (0..count).map(number).collect()
+}
+
+fn check<S: Term>(random: &mut Random, [m, k, n]: [usize; 3], special: bool) {
+    let mut numbers = |count| numbers(random, count, special);
     let (a, b, before) = (numbers(m * k), numbers(k * n), numbers(m * n));
     let mut bits: Option<[Vec<u32>; 2]> = None;
     for (way_a, way_b) in (0..WAYS).flat_map(|a| (0..WAYS).map(move |b| (a, b))) {
@@ -151,14 +154,7 @@ fn whoever_multiplies_is_right() {
     for _ in 0..300 {
         let [m, k, n] = [30, 500, 60].map(|most| 1 + random.below(most));
         let special = random.below(4) == 0;
-        let mut numbers = |count: usize| -> Vec<f32> {
-            let odd = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0];
-            let number = |_| match special && random.below(20) == 0 {
-                true => *random.pick(&odd),
-                false => random.unit() as f32 - 0.3,
-            };
-            (0..count).map(number).collect()
-        };
+        let mut numbers = |count| numbers(&mut random, count, special);
         let (a, b, before) = (numbers(m * k), numbers(k * n), numbers(m * n));
         let [way_a, way_b] = [0, 1].map(|_| random.below(WAYS));
         let a = Stripes::<f32>::new(&a, (m, k), way_a);
