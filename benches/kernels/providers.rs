@@ -1,5 +1,6 @@
 //! What each provider of matrix products reaches on one thread, beside what the multipliers of the processor can do:
-//! `cargo bench --bench kernels -- products`. With `--avx2`, set `ONEDNN_MAX_CPU_ISA=AVX2` for oneDNN, too.
+//! `cargo bench --bench kernels -- products`, or those whose name has a part: `-- products 1024x1024x1024`. With `--avx2`, set
+//! `ONEDNN_MAX_CPU_ISA=AVX2` for oneDNN, too.
 #![expect(
     unsafe_code,
     reason = "a clock, and vector instructions that the processor was found to have"
@@ -7,7 +8,10 @@
 
 use crate::blas::Blas;
 use crate::harness::Bench;
-use torchacc::backend::cpu::{Block, Isa, Matrix, Multiplier, instructions, multiply_by};
+use torchacc::backend::cpu::{
+    Block, Isa, Matrix, Multiplier, instructions, multiply_by, multiply_packed,
+};
+use torchacc::backend::memory::Pool;
 
 /// Rounds of which the best counts, interleaved, because machines are shared; and operations of each at least.
 const ROUNDS: usize = 30;
@@ -40,9 +44,10 @@ const SHAPES: [[usize; 3]; 18] = [
 
 const PROVIDERS: [Multiplier; 3] = [Multiplier::Panels, Multiplier::OneDnn, Multiplier::Portable];
 
-pub fn run(bench: &Bench) {
+pub fn run(bench: &Bench, part: &str) {
     let libraries = Blas::found();
-    let names = ["panels", "oneDNN", "matrixmultiply"].into_iter();
+    let names = ["packed once", "panels", "oneDNN", "matrixmultiply"].into_iter();
+    let pool = Pool::new();
     let names: Vec<&str> = names.chain(libraries.iter().map(|library| library.name)).collect();
     let title = "rows x terms x columns";
     println!("\n{title:<24} {:>9}  of the peak: {}", "peak", names.join(", "));
@@ -50,6 +55,10 @@ pub fn run(bench: &Bench) {
         .into_iter()
         .flat_map(|shape| ["nn", "nt", "tn", "tt"].map(|layouts| (shape, layouts)))
     {
+        let name = format!("{m}x{k}x{n} {layouts}");
+        if !name.contains(part) {
+            continue;
+        }
         let numbers = |count| (0..count).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
         let (a, b): (Vec<f32>, Vec<f32>) = (numbers(m * k), numbers(k * n));
         let lie = |data, rows, columns, turned| match turned {
@@ -60,7 +69,7 @@ pub fn run(bench: &Bench) {
         let (a, b) = (lie(&a[..], m, k, turned[0]), lie(&b[..], k, n, turned[1]));
         let flops = 2.0 * (m * k * n) as f64;
         let times = (LEAST / flops).ceil() as usize;
-        let (mut peak, mut best) = (0f64, [0f64; PROVIDERS.len()]);
+        let (mut peak, mut packed, mut best) = (0f64, 0f64, [0f64; PROVIDERS.len()]);
         let mut of_libraries = vec![0f64; libraries.len()];
         let rounds = if flops > 1e11 { 3 } else { ROUNDS };
         let mut c = vec![0.0; m * n];
@@ -68,6 +77,11 @@ pub fn run(bench: &Bench) {
             for _ in 0..rounds {
                 let (seconds, done) = timed(multiply_adds);
                 peak = peak.max(done / seconds);
+                let product =
+                    |_| multiply_packed(k, [a, b], Block::new(&mut c, n), (SIDE, SIDE), &pool);
+                if let (seconds, true) = timed(|| (0..times).all(product)) {
+                    packed = packed.max(flops * times as f64 / seconds);
+                }
                 for (best, by) in best.iter_mut().zip(PROVIDERS) {
                     let block = |(row, column, mut c): (usize, usize, Block<f32>)| {
                         multiply_by(by, k, a.from(row, 0), b.from(0, column), false, &mut c)
@@ -88,13 +102,9 @@ pub fn run(bench: &Bench) {
         };
         bench.narrow.inside(all).expect("threads");
         let share = |best: &f64| format!("{:>7.1} {:>4.0} %", best / 1e9, 100.0 * best / peak);
-        let shares: Vec<String> = best.iter().chain(&of_libraries).map(share).collect();
-        println!(
-            "{:<24} {:>9.1}  {}",
-            format!("{m}x{k}x{n} {layouts}"),
-            peak / 1e9,
-            shares.join("  ")
-        );
+        let shares: Vec<String> =
+            [packed].iter().chain(&best).chain(&of_libraries).map(share).collect();
+        println!("{:<24} {:>9.1}  {}", name, peak / 1e9, shares.join("  "));
     }
 }
 

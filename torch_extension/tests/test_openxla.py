@@ -194,8 +194,8 @@ def run_tests(*arguments):
 def test_whole_trainings_have_the_losses_of_the_cpu():
     result = run_tests("test_parity.py")
     assert result.returncode == 0, result.stdout[-4000:]
-    # None of them was skipped.
-    assert result.stdout.split()[0] == "..."
+    # Every one ran: a dot each, no "s" of a skipped one.
+    assert set(result.stdout.split()[0]) == {"."}
 
 
 @needs_plugin

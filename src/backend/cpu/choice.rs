@@ -1,4 +1,4 @@
-//! Who multiplies blocks of matrices of f32 where oneDNN was found: measured at the first block of each class, on one thread, and
+//! Who multiplies matrices of f32 where oneDNN was found: measured at the first block or product of each class, on one thread, and
 //! kept on disk by processor.
 //!
 //! **Invariant:** what a class gets does not change while the backend is open, nor from process to process as long as the folder
@@ -30,7 +30,7 @@ impl Multiplier {
     }
 }
 
-/// Blocks for which the same multiplier is the fastest, it is assumed.
+/// Blocks, or products, for which the same multiplier is the fastest, it is assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     pub a: Lie,
@@ -39,6 +39,8 @@ pub struct Class {
     rows: usize,
     columns: usize,
     terms: usize,
+    /// Of a product of several such blocks, whose operands are packed once where our own loops multiply.
+    packed: bool,
 }
 
 /// How an operand lies: in rows or in columns, and whether they are far from each other.
@@ -67,7 +69,7 @@ impl Lie {
 }
 
 impl Class {
-    const COUNT: usize = 4 * 4 * SIDES.len() * SIDES.len() * TERMS.len();
+    const COUNT: usize = 2 * 4 * 4 * SIDES.len() * SIDES.len() * TERMS.len();
 
     /// Of a block of so many rows, terms and columns, by the strides of its operands; `None` where they lie otherwise.
     pub fn of(
@@ -79,13 +81,19 @@ impl Class {
         let place =
             |of: &[(usize, usize)], size: usize| of.partition_point(|&(most, _)| most < size);
         let [rows, columns] = [rows, columns].map(|side| place(&SIDES, side));
-        Some(Class { a, b, rows, columns, terms: place(&TERMS, terms) })
+        Some(Class { a, b, rows, columns, terms: place(&TERMS, terms), packed: false })
+    }
+
+    /// As [`Class::of`], of a product that is cut into blocks of this class.
+    pub fn of_product(self) -> Class {
+        Class { packed: true, ..self }
     }
 
     fn index(self) -> usize {
         let lies = [self.a, self.b].map(|lie| 2 * lie.by_rows as usize + lie.far as usize);
         let sides = self.rows * SIDES.len() + self.columns;
-        ((lies[0] * 4 + lies[1]) * SIDES.len() * SIDES.len() + sides) * TERMS.len() + self.terms
+        let lies = (self.packed as usize * 4 + lies[0]) * 4 + lies[1];
+        (lies * SIDES.len() * SIDES.len() + sides) * TERMS.len() + self.terms
     }
 
     fn all() -> impl Iterator<Item = Class> {
@@ -94,7 +102,8 @@ impl Class {
             let (index, columns) = (index / SIDES.len(), index % SIDES.len());
             let (lies, rows) = (index / SIDES.len(), index % SIDES.len());
             let lie = |lie: usize| Lie { by_rows: lie & 2 != 0, far: lie & 1 != 0 };
-            Class { a: lie(lies / 4), b: lie(lies % 4), rows, columns, terms }
+            let (packed, a, b) = (lies / 16 == 1, lie(lies / 4 % 4), lie(lies % 4));
+            Class { a, b, rows, columns, terms, packed }
         })
     }
 
@@ -106,7 +115,10 @@ impl Class {
     /// Who is chosen where nothing can be measured.
     pub fn unmeasured(self) -> Multiplier {
         let [rows, _, columns] = self.size();
-        unmeasured(self.a, self.b, (rows, columns))
+        match self.packed {
+            true => Multiplier::Panels,
+            false => unmeasured(self.a, self.b, (rows, columns)),
+        }
     }
 }
 
@@ -128,7 +140,8 @@ impl fmt::Display for Class {
         };
         let [rows, columns] = [self.rows, self.columns].map(|side| span(&SIDES, side));
         let terms = span(&TERMS, self.terms);
-        write!(f, "{rows} x {terms} x {columns}, {} by {}", self.a, self.b)
+        let packed = if self.packed { ", packed once" } else { "" };
+        write!(f, "{rows} x {terms} x {columns}, {} by {}{packed}", self.a, self.b)
     }
 }
 
@@ -243,14 +256,15 @@ mod tests {
         assert_eq!(said.len(), Class::COUNT);
         assert_eq!(
             large().to_string(),
-            "101 or more x 129 or more x 101 or more, rows far apart by rows far apart"
+            "101 or more x 129 or more x 101 or more, rows far apart by rows far apart, packed once"
         );
     }
 
     #[test]
     fn blocks_are_of_the_class_that_they_look_like() {
         let (near, far) = (Lie { by_rows: true, far: false }, Lie { by_rows: false, far: true });
-        let class = |a, b, rows, columns, terms| Some(Class { a, b, rows, columns, terms });
+        let class =
+            |a, b, rows, columns, terms| Some(Class { a, b, rows, columns, terms, packed: false });
         assert_eq!(Class::of([16, 128, 17], (128, 1), (1, 512)), class(near, far, 0, 1, 0));
         assert_eq!(Class::of([101, 129, 100], (1, 700), (511, 1)), class(far, near, 2, 1, 1));
         assert_eq!(Class::of([4, 4, 4], (8, 2), (4, 1)), None);

@@ -4,11 +4,14 @@ use super::access::{Bound, Plain};
 use super::element::{Bf16, F16, Stored, load_run, store_run};
 use super::gemm::{bf16_gemm, gemm};
 use super::matrix::{Block, Matrix};
-use super::multiplier::by_choice;
-use super::onednn::Element;
+use super::multiplier::{by_choice, packs};
+use super::onednn::{self, Element};
+use super::packed_panels::PackedPanels;
 use super::panels::{self, DEPTH, Term};
 use super::pool::with_scratch;
+use crate::backend::memory::Pool;
 use crate::shape::Layout;
+use std::sync::Arc;
 
 /// An operand: the elements it covers, where each matrix of the batch starts, and the strides within one.
 pub struct Side<'a, T> {
@@ -42,7 +45,25 @@ impl<'a, T: Plain> Side<'a, T> {
 pub trait Factor: Element {
     /// `c = a b`, where sums have `k` terms.
     fn block(k: usize, a: Matrix<Self>, b: Matrix<Self>, c: &mut Block<Self>);
+
+    /// What computes blocks of the product of both operands, of `shape` (rows, columns, terms), packed for all of them, if that pays.
+    fn packed<'a>(
+        _: [Matrix<'a, Self>; 2],
+        _shape: (usize, usize, usize),
+        _size: (usize, usize),
+        _: &Arc<Pool>,
+    ) -> Option<Blocks<'a, Self>> {
+        None
+    }
 }
+
+/// Whether a product of several blocks is worth packing for all of them.
+fn is_large((m, n, k): (usize, usize, usize), (height, width): (usize, usize)) -> bool {
+    (m > height || n > width) && height.min(width) > 100 && k >= 64
+}
+
+/// The size of a block, and what computes the one from (row, column) on.
+pub type Blocks<'a, S> = ((usize, usize), Box<dyn Fn((usize, usize), &mut Block<S>) + Sync + 'a>);
 
 impl Factor for f64 {
     fn block(k: usize, a: Matrix<f64>, b: Matrix<f64>, c: &mut Block<f64>) {
@@ -60,17 +81,78 @@ impl Factor for f32 {
             in_pieces([a, b], (k, depth), near, panels, c);
         });
     }
+
+    fn packed<'a>(
+        operands: [Matrix<'a, f32>; 2],
+        (m, n, k): (usize, usize, usize),
+        size: (usize, usize),
+        pool: &Arc<Pool>,
+    ) -> Option<Blocks<'a, f32>> {
+        if !is_large((m, n, k), size) || !packs(operands, [size.0, k, size.1], pool) {
+            return None;
+        }
+        let panels = PackedPanels::new(operands, [m, k, n], size, pool)?;
+        Some((panels.size, Box::new(move |at, c| panels.block(at, c))))
+    }
 }
 
 impl Factor for F16 {
     fn block(k: usize, a: Matrix<F16>, b: Matrix<F16>, c: &mut Block<F16>) {
         half(k, a, b, |_| false, c);
     }
+
+    fn packed<'a>(
+        operands: [Matrix<'a, F16>; 2],
+        shape: (usize, usize, usize),
+        size: (usize, usize),
+        pool: &Arc<Pool>,
+    ) -> Option<Blocks<'a, F16>> {
+        packed_half(operands, shape, size, pool)
+    }
 }
 
 impl Factor for Bf16 {
     fn block(k: usize, a: Matrix<Bf16>, b: Matrix<Bf16>, c: &mut Block<Bf16>) {
         half(k, a, b, |sums| bf16_gemm(k, a, b, sums), c);
+    }
+
+    fn packed<'a>(
+        operands: [Matrix<'a, Bf16>; 2],
+        shape: (usize, usize, usize),
+        size: (usize, usize),
+        pool: &Arc<Pool>,
+    ) -> Option<Blocks<'a, Bf16>> {
+        let native = onednn::packed(Bf16::CODE) == Bf16::CODE;
+        if native { None } else { packed_half(operands, shape, size, pool) }
+    }
+}
+
+/// Halves become f32 once, while they are packed.
+fn packed_half<'a, S: Factor + Term>(
+    operands: [Matrix<'a, S>; 2],
+    (m, n, k): (usize, usize, usize),
+    size: (usize, usize),
+    pool: &Arc<Pool>,
+) -> Option<Blocks<'a, S>> {
+    if !is_large((m, n, k), size) {
+        return None;
+    }
+    let panels = PackedPanels::new(operands, [m, k, n], size, pool)?;
+    let size = panels.size;
+    let block = move |at, c: &mut Block<S>| {
+        let (rows, columns) = (c.rows, c.columns);
+        with_scratch(rows * columns, |all| {
+            panels.block(at, &mut Block::new(all, columns));
+            store(all, c);
+        });
+    };
+    Some((size, Box::new(block)))
+}
+
+/// Rounds dense sums.
+fn store<S: Stored<f32>>(sums: &[f32], c: &mut Block<S>) {
+    for (r, sums) in sums.chunks_exact(c.columns).enumerate() {
+        store_run::<S, f32>(sums, c.row(r));
     }
 }
 
@@ -110,9 +192,7 @@ fn half<S: Term>(
                 in_pieces([a, b], (k, depth), convert, panels, &mut sums);
             });
         }
-        for (r, sums) in all.chunks_exact(columns).enumerate() {
-            store_run::<S, f32>(sums, c.row(r));
-        }
+        store(all, c);
     });
 }
 

@@ -4,7 +4,7 @@
 
 use super::access::Bound;
 use super::element::{Bf16, F16, Stored, store_run};
-use super::factor::{Factor, Side};
+use super::factor::{Blocks, Factor, Side};
 use super::gemm::{block_size, for_each_block, for_each_part};
 use super::matrix::Block;
 use super::packed::Packed;
@@ -73,7 +73,12 @@ fn floats<S: Factor + Scratch>(a: &Bound, b: &Bound, c: &Bound, pack_target: Pac
     let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
     let packed = Packed::new(&left, &right, (m, n, k), pack_target);
     let size = size(&packed, left.starts.len(), (m, n, k));
+    let panels = panels(&packed, [&left, &right], (m, n, k), size, pack_target);
+    let size = panels.as_ref().map_or(size, |panels| panels.0);
     for_each_block(c.result::<S>(), (m, n, k), size, |i, row, column, mut block| {
+        if let Some((_, compute)) = &panels {
+            return compute((row, column), &mut block);
+        }
         let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
         let Some(packed) = &packed else { return S::block(k, a, b, &mut block) };
         packed.pieces(a, b, column, (block.rows, block.columns), |row, rows, multiply| {
@@ -92,6 +97,8 @@ fn lend<S: Factor + Scratch>(
     let (left, right) = (Side::<S>::new(a), Side::<S>::new(b));
     let packed = Packed::new(&left, &right, (m, n, k), pack_target);
     let size = size(&packed, left.starts.len(), (m, n, k));
+    let panels = panels(&packed, [&left, &right], (m, n, k), size, pack_target);
+    let size = panels.as_ref().map_or(size, |panels| panels.0);
     for_each_part(left.starts.len(), (m, n, k), size, |i, row, column, (rows, columns)| {
         let (a, b) = (left.matrix(i).from(row, 0), right.matrix(i).from(0, column));
         let lend = |first: usize, rows: usize, multiply: &mut dyn FnMut(&mut Block<S>)| {
@@ -102,11 +109,24 @@ fn lend<S: Factor + Scratch>(
                 visit(Lent { address, row, column, rows, columns, pitch: n });
             });
         };
-        match &packed {
-            Some(packed) => packed.pieces(a, b, column, (rows, columns), lend),
-            None => lend(0, rows, &mut |block| S::block(k, a, b, block)),
+        match (&packed, &panels) {
+            (Some(packed), _) => packed.pieces(a, b, column, (rows, columns), lend),
+            (_, Some((_, compute))) => lend(0, rows, &mut |block| compute((row, column), block)),
+            _ => lend(0, rows, &mut |block| S::block(k, a, b, block)),
         }
     });
+}
+
+/// [`Factor::packed`], of one product whose right operand is not.
+fn panels<'a, S: Factor>(
+    packed: &Option<Packed>,
+    [left, right]: [&Side<'a, S>; 2],
+    shape: (usize, usize, usize),
+    size: (usize, usize),
+    pack_target: PackTarget,
+) -> Option<Blocks<'a, S>> {
+    let alone = packed.is_none() && left.starts.len() == 1;
+    alone.then(|| S::packed([left.matrix(0), right.matrix(0)], shape, size, pack_target.1))?
 }
 
 /// Of the blocks that a product is cut into: rows, columns.

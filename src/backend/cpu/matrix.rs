@@ -14,25 +14,30 @@ pub struct Matrix<'a, T> {
 }
 
 impl<'a, T> Matrix<'a, T> {
+    #[inline(always)]
     pub fn rows(data: &'a [T], width: usize) -> Matrix<'a, T> {
         Matrix { data, strides: (width, 1) }
     }
 
+    #[inline(always)]
     pub fn transposed(self) -> Matrix<'a, T> {
         Matrix { strides: (self.strides.1, self.strides.0), ..self }
     }
 
     /// Without the first `row` rows and `column` columns.
+    #[inline(always)]
     pub fn from(self, row: usize, column: usize) -> Matrix<'a, T> {
         let at = row * self.strides.0 + column * self.strides.1;
         Matrix { data: &self.data[at.min(self.data.len())..], ..self }
     }
 
     /// Where it starts, and elements from row to row and from column to column.
+    #[inline(always)]
     pub fn raw(&self) -> Raw<T> {
         (self.data.as_ptr(), (self.strides.0 as isize, self.strides.1 as isize))
     }
 
+    #[inline(always)]
     pub fn holds(&self, rows: usize, columns: usize) -> bool {
         (rows - 1) * self.strides.0 + (columns - 1) * self.strides.1 < self.data.len()
     }
@@ -40,6 +45,7 @@ impl<'a, T> Matrix<'a, T> {
 
 impl<'a, T: Transposable> Matrix<'a, T> {
     /// The elements as the bits they are.
+    #[inline(always)]
     pub fn bits(self) -> &'a [T::Bits] {
         const {
             assert!(
@@ -66,18 +72,21 @@ unsafe impl<T: Send> Send for Block<'_, T> {}
 
 impl<'a, T: Plain> Block<'a, T> {
     /// All of `data`, as rows of `columns` elements.
+    #[inline(always)]
     pub fn new(data: &'a mut [T], columns: usize) -> Block<'a, T> {
         let rows = data.len() / columns.max(1);
         Block { start: data.as_mut_ptr(), stride: columns, rows, columns, lifetime: PhantomData }
     }
 
     /// `rows` by `columns` of `data`, where rows are `stride` apart.
+    #[inline(always)]
     pub fn within(data: &'a mut [T], stride: usize, rows: usize, columns: usize) -> Block<'a, T> {
         let end = if rows * columns == 0 { 0 } else { (rows - 1) * stride + columns };
         assert!(columns <= stride && end <= data.len(), "a block beyond its memory");
         Block { start: data.as_mut_ptr(), stride, rows, columns, lifetime: PhantomData }
     }
 
+    #[inline(always)]
     pub fn row(&mut self, i: usize) -> &mut [T] {
         assert!(i < self.rows, "row {i} of {}", self.rows);
         // SAFETY: the row is within the block, which is borrowed exclusively.
@@ -85,11 +94,13 @@ impl<'a, T: Plain> Block<'a, T> {
     }
 
     /// `rows` rows from row `row` on.
+    #[inline(always)]
     pub fn part(&mut self, row: usize, rows: usize) -> Block<'_, T> {
         self.rectangle((row, 0), (rows, self.columns))
     }
 
     /// `rows` by `columns` elements from (row, column) on.
+    #[inline(always)]
     pub fn rectangle(
         &mut self,
         (row, column): (usize, usize),
@@ -112,6 +123,7 @@ impl<'a, T: Plain> Block<'a, T> {
     }
 
     /// Where it starts, and elements from row to row.
+    #[inline(always)]
     pub fn raw(&mut self) -> (*mut T, usize) {
         (self.start, self.stride)
     }

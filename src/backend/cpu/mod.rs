@@ -32,6 +32,7 @@ mod norm;
 mod order;
 pub mod onednn;
 mod packed;
+mod packed_panels;
 mod panels;
 mod pool;
 mod pooling;
@@ -64,7 +65,7 @@ use crate::plan::{Kernel, Operand, Plan, Step, Target};
 pub use choice::Multiplier;
 pub use isa::{Isa, chosen as instructions, limit as limit_instructions};
 pub use matrix::{Block, Matrix};
-pub use multiplier::multiply_by;
+pub use multiplier::{multiply_by, multiply_packed};
 
 use access::Bound;
 pub use engine::Engine;

@@ -1,12 +1,17 @@
 //! Blocks of f32 by one multiplier or another: the one that was measured to be the fastest for such blocks ([`super::choice`]), on
-//! matrices that are made for it, so that it depends on the class alone.
+//! matrices that are made for it, so that it depends on the class alone; and whether products of several blocks are packed for our
+//! own loops first.
 #![expect(unsafe_code, reason = "products of pointers")]
 
 use super::choice::{Class, Lie, Multiplier, unmeasured};
 use super::matrix::{Block, Matrix};
 use super::onednn;
+use super::packed_panels::PackedPanels;
 use super::panels;
 use super::pool::with_scratch;
+use super::thread_pool::serial;
+use crate::backend::memory::Pool;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Of the time of the one that would be chosen unmeasured, for another one to be chosen.
@@ -28,15 +33,29 @@ pub fn by_choice(k: usize, a: Matrix<f32>, b: Matrix<f32>, adds: bool, c: &mut B
     let by = onednn::with_choices(|choices| match (class, choices) {
         // No library, or one that takes no such operands.
         (_, None) | (None, _) => Multiplier::Panels,
-        (Some(class), Some(Some(choices))) => choices.of(class, || fastest(class)),
+        (Some(class), Some(Some(choices))) => choices.of(class, || fastest(class, None)),
         (Some(class), Some(None)) => unmeasured(class.a, class.b, (rows, columns)),
     });
     by != Multiplier::OneDnn && multiply_by(by, k, a, b, adds, c)
 }
 
-/// The fastest one; another one than without measuring only where that gains more than the noise.
-fn fastest(class: Class) -> Multiplier {
-    let [rows, terms, columns] = class.size();
+/// Whether a product that is cut into blocks of `height` by `width` is computed from operands that are packed first; `pool` is where
+/// that is tried.
+pub fn packs([a, b]: [Matrix<f32>; 2], [height, k, width]: [usize; 3], pool: &Arc<Pool>) -> bool {
+    let class = Class::of([height, k, width], a.strides, b.strides).map(Class::of_product);
+    let by = onednn::with_choices(|choices| match (class, choices?) {
+        (Some(class), Some(choices)) => Some(choices.of(class, || fastest(class, Some(pool)))),
+        _ => None,
+    });
+    by.unwrap_or(Multiplier::Panels) == Multiplier::Panels
+}
+
+/// The fastest one; another one than without measuring only where that gains more than the noise. `pool`: of two by two blocks, whose
+/// operands are packed where our own loops multiply.
+fn fastest(class: Class, pool: Option<&Arc<Pool>>) -> Multiplier {
+    let [height, terms, width] = class.size();
+    let parts = if pool.is_some() { 2 } else { 1 };
+    let (rows, columns) = (parts * height, parts * width);
     let longest = PITCH * rows.max(columns).max(terms);
     let times = LEAST.div_ceil(rows * columns * terms);
     let seconds = with_scratch(2 * longest + rows * columns, |room| {
@@ -48,8 +67,18 @@ fn fastest(class: Class) -> Multiplier {
         for _ in 0..ROUNDS {
             for (by, shortest) in Multiplier::ALL.into_iter().zip(&mut shortest) {
                 let start = Instant::now();
-                let multiply =
-                    |_| multiply_by(by, terms, a, b, false, &mut Block::new(sums, columns));
+                let multiply = |_| {
+                    let c = Block::new(sums, columns);
+                    match pool.filter(|_| by == Multiplier::Panels) {
+                        Some(pool) => {
+                            serial(|| multiply_packed(terms, [a, b], c, (height, width), pool))
+                        }
+                        None => c.cut(height, width).all(|(row, column, mut c)| {
+                            let (a, b) = (a.from(row, 0), b.from(0, column));
+                            multiply_by(by, terms, a, b, false, &mut c)
+                        }),
+                    }
+                };
                 if (0..times).all(multiply) {
                     *shortest = shortest.min(start.elapsed().as_secs_f64());
                 }
@@ -64,6 +93,22 @@ fn fastest(class: Class) -> Multiplier {
     };
     let faster = |x, y| if time(y) < time(x) { y } else { x };
     Multiplier::ALL.into_iter().fold(unmeasured, faster)
+}
+
+/// `c = a b`, in blocks of about `size` (rows, columns), of operands that are packed once: whether it was done; else nothing has happened.
+pub fn multiply_packed(
+    k: usize,
+    operands: [Matrix<f32>; 2],
+    c: Block<f32>,
+    size: (usize, usize),
+    pool: &Arc<Pool>,
+) -> bool {
+    let panels = PackedPanels::new(operands, [c.rows, k, c.columns], size, pool);
+    panels.is_some_and(|panels| {
+        let blocks = c.cut(panels.size.0, panels.size.1);
+        blocks.for_each(|(row, column, mut c)| panels.block((row, column), &mut c));
+        true
+    })
 }
 
 /// `numbers` as a matrix that lies so.
@@ -136,6 +181,32 @@ mod tests {
                 assert!(done || by == Multiplier::Panels);
             }
         }
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn products_are_packed_if_that_was_chosen() {
+        let Some(library) = onednn::load(&search()).unwrap() else { return };
+        let folder = std::env::temp_dir().join(format!("torchacc-packs-{}", std::process::id()));
+        let (pool, size) = (Pool::new(), [256, 300, 512]);
+        let numbers = vec![1.0; 512 * 512];
+        let operands = [Matrix::rows(&numbers[..], 300), Matrix::rows(&numbers[..], 512)];
+        let class = Class::of(size, operands[0].strides, operands[1].strides).unwrap();
+        for by in Multiplier::ALL {
+            let choices = Choices::new(Disk::new(folder.join(by.name()), 1 << 20), "chosen");
+            let library = Arc::new(OneDnn::clone(&library).with_choices(choices));
+            library.choices().unwrap().of(class.of_product(), || by);
+            let packed = onednn::with(Some(library.clone()), || packs(operands, size, &pool));
+            assert_eq!(packed, by == Multiplier::Panels);
+        }
+        // Without choices, and measured.
+        assert!(onednn::with(Some(library.clone()), || packs(operands, size, &pool)));
+        let choices = Choices::new(Disk::new(folder.join("measured"), 1 << 20), "chosen");
+        let library = Arc::new(OneDnn::clone(&library).with_choices(choices));
+        let packed = onednn::with(Some(library.clone()), || packs(operands, size, &pool));
+        let made = library.choices().unwrap().made();
+        let by = if packed { Multiplier::Panels } else { Multiplier::OneDnn };
+        assert!(made.len() == 1 && (made[0].1 == by.name() || !packed));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

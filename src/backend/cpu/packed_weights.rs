@@ -49,7 +49,7 @@ impl Slabs {
 }
 
 impl Room {
-    fn new(pool: &Arc<Pool>, count: usize, len: usize) -> Option<Room> {
+    pub fn new(pool: &Arc<Pool>, count: usize, len: usize) -> Option<Room> {
         let nbytes = len * size_of::<f32>();
         let memory = pool.allocate(count * nbytes).ok()?;
         let layout = Layout::contiguous(&[len as i64]);

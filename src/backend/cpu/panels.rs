@@ -58,12 +58,10 @@ pub fn multiply<S: Term>(
 ) -> bool {
     let kernels = jit::target().and_then(MicroKernels::of);
     let Some(kernels) = kernels.filter(|_| k * c.rows * c.columns > 0) else { return false };
-    let depth = k.div_ceil(k.div_ceil(DEPTH));
+    let depth = chain(k);
     let columns = MOST_COLUMNS.next_multiple_of(kernels.columns);
     let columns = columns.min(c.columns.next_multiple_of(kernels.columns));
-    // A quarter of the second-level cache, so that panels of b and the result find room there.
-    let most = isa::cache_bytes() / 4 / (depth * size_of::<f32>());
-    let rows = (most - most % kernels.rows).max(kernels.rows).min(c.rows);
+    let rows = cached_rows(kernels, depth).min(c.rows);
     let edge = kernels.rows * kernels.columns;
     with_scratch(depth * (columns + rows) + edge, |room| {
         let (panels, room) = room.split_at_mut(depth * columns);
@@ -72,6 +70,17 @@ pub fn multiply<S: Term>(
         isa::run(Product { kernels, k, most, a, b, adds, c, panels, rows_of_a, edge });
     });
     true
+}
+
+/// Terms of a sum of `k` that are one chain; the last chain may have fewer.
+pub fn chain(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(DEPTH))
+}
+
+/// Rows of a of `depth` terms that take a quarter of the second-level cache, so that panels of b and the result find room there.
+pub fn cached_rows(kernels: &MicroKernels, depth: usize) -> usize {
+    let most = isa::cache_bytes() / 4 / (depth * size_of::<f32>());
+    (most - most % kernels.rows).max(kernels.rows)
 }
 
 /// How many terms, rows and columns are multiplied at a time.
@@ -127,35 +136,53 @@ impl<S: Term> Product<'_, '_, S> {
                     if plain_a.is_none() {
                         pack_rows::<V, S, HIGH>(a.from(first, term), rows, depth, rows_of_a);
                     }
-                    // A panel of b stays in the cache while all rows meet it.
-                    for j in (0..columns).step_by(WIDE) {
-                        for row in (0..rows).step_by(HIGH) {
-                            let (count, width) = (HIGH.min(rows - row), WIDE.min(columns - j));
-                            let whole = width.next_multiple_of(V::LANES);
-                            let a = match plain_a {
-                                Some(a) => a.from(first + row, term),
-                                None => Matrix::rows(&rows_of_a[row * depth..], count).transposed(),
-                            };
-                            let b = match plain_b {
-                                Some(b) if j < as_it_is => b.from(term, column + j),
-                                _ => Matrix::rows(&panels[(j - as_it_is) * depth..], whole),
-                            };
-                            let mut to = c.rectangle((first + row, column + j), (count, width));
-                            if width == whole {
-                                kernels.run(depth, a, b, adds, &mut to);
-                                continue;
-                            }
-                            let mut tile = Block::within(edge, whole, count, whole);
-                            kernels.run(depth, a, b, false, &mut tile);
-                            for r in 0..count {
-                                let sums = to.row(r).iter_mut().zip(&edge[r * whole..]);
-                                sums.for_each(|(to, &sum)| {
-                                    *to = if adds { *to + sum } else { sum }
-                                });
-                            }
-                        }
-                    }
+                    let of_a = |row: usize, count| match plain_a {
+                        Some(a) => a.from(first + row, term),
+                        None => Matrix::rows(&rows_of_a[row * depth..], count).transposed(),
+                    };
+                    let of_b = |j: usize, whole| match plain_b {
+                        Some(b) if j < as_it_is => b.from(term, column + j),
+                        _ => Matrix::rows(&panels[(j - as_it_is) * depth..], whole),
+                    };
+                    let mut part = c.rectangle((first, column), (rows, columns));
+                    tiles(kernels, depth, (of_a, of_b), adds, &mut part, edge);
                 }
+            }
+        }
+    }
+}
+
+/// `c = a b`, or `c += a b`, of `depth` terms, tile by tile: a panel of b stays in the cache while all rows meet it. `of_a` are rows from
+/// one on, so many; `of_b` columns from one on, in rows of so many.
+#[inline(always)]
+pub fn tiles<'m>(
+    kernels: &MicroKernels,
+    depth: usize,
+    (of_a, of_b): (
+        impl Fn(usize, usize) -> Matrix<'m, f32>,
+        impl Fn(usize, usize) -> Matrix<'m, f32>,
+    ),
+    adds: bool,
+    c: &mut Block<f32>,
+    edge: &mut [f32],
+) {
+    for column in (0..c.columns).step_by(kernels.columns) {
+        let width = kernels.columns.min(c.columns - column);
+        let whole = width.next_multiple_of(kernels.lanes);
+        let b = of_b(column, whole);
+        for row in (0..c.rows).step_by(kernels.rows) {
+            let count = kernels.rows.min(c.rows - row);
+            let a = of_a(row, count);
+            let mut to = c.rectangle((row, column), (count, width));
+            if width == whole {
+                kernels.run(depth, a, b, adds, &mut to);
+                continue;
+            }
+            let mut tile = Block::within(edge, whole, count, whole);
+            kernels.run(depth, a, b, false, &mut tile);
+            for r in 0..count {
+                let sums = to.row(r).iter_mut().zip(&edge[r * whole..]);
+                sums.for_each(|(to, &sum)| *to = if adds { *to + sum } else { sum });
             }
         }
     }
@@ -163,7 +190,7 @@ impl<S: Term> Product<'_, '_, S> {
 
 /// Tiles of `HIGH` rows of a, each in dense columns; the last one may have fewer.
 #[inline(always)]
-fn pack_rows<V: Vector, S: Term, const HIGH: usize>(
+pub fn pack_rows<V: Vector, S: Term, const HIGH: usize>(
     from: Matrix<S>,
     rows: usize,
     depth: usize,
@@ -212,7 +239,7 @@ fn in_reading_order(
 
 /// Panels of `WIDE` columns of b, each in dense rows; the last one filled up with zeros to whole vectors.
 #[inline(always)]
-fn pack<V: Vector, S: Term, const WIDE: usize>(
+pub fn pack<V: Vector, S: Term, const WIDE: usize>(
     from: Matrix<S>,
     depth: usize,
     columns: usize,

@@ -52,7 +52,7 @@ pub struct MicroKernels {
     /// The largest tile: rows, and columns, which are `vectors` vectors.
     pub rows: usize,
     pub columns: usize,
-    lanes: usize,
+    pub lanes: usize,
 }
 
 impl MicroKernels {

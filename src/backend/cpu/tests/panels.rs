@@ -6,8 +6,13 @@ use super::super::isa::{self, Isa, on_each_isa};
 use super::super::matrix::{Block, Matrix};
 use super::super::multiplier::multiply_by;
 use super::super::onednn::is_here;
+use super::super::packed_panels::PackedPanels;
 use super::super::panels::{Term, multiply};
+use super::node::{check_close, lay_out, node, values};
 use super::*;
+use crate::backend::memory::{Pool, Supply};
+use crate::error::{Code, Result};
+use smallvec::smallvec;
 
 /// A matrix in memory: its elements, and the strides of rows and columns.
 struct Stripes<S> {
@@ -132,6 +137,76 @@ fn products_in_panels_of_any_size_and_layout() {
     for sizes in pieces.into_iter().chain(many) {
         check::<f32>(&mut random, sizes, false);
         check::<Bf16>(&mut random, sizes, false);
+    }
+}
+
+/// Has none.
+struct NoMemory;
+
+impl Supply for NoMemory {
+    fn allocate(&self, nbytes: usize) -> Result<usize> {
+        Err(Error::new(Code::OutOfMemory, format!("no {nbytes} bytes")))
+    }
+
+    fn release(&self, _: usize, _: usize) {}
+
+    fn coarsest(&self) -> usize {
+        1 << 20
+    }
+}
+
+/// Strips that are filled, and such that are not; also without memory for them.
+#[test]
+fn packed_operands_give_the_bits_of_blocks_that_pack_for_themselves() {
+    fn check<S: Term + Sync>(random: &mut Random, [m, k, n]: [usize; 3], size: (usize, usize)) {
+        let [a, b] = [m * k, k * n].map(|count| numbers(random, count, false));
+        for (way_a, way_b) in (0..WAYS).map(|way| (way, (way + k) % WAYS)) {
+            let a = Stripes::<S>::new(&a, (m, k), way_a);
+            let b = Stripes::<S>::new(&b, (k, n), way_b);
+            let operands = [a.matrix(), b.matrix()];
+            on_each_isa(|isa| {
+                for pool in [Pool::new(), Pool::of(Box::new(NoMemory))] {
+                    let Some(panels) = PackedPanels::new(operands, [m, k, n], size, &pool) else {
+                        assert!(isa < Isa::Avx2);
+                        continue;
+                    };
+                    let pitch = n + 2;
+                    let (mut got, mut want) = (vec![7.0; m * pitch], vec![7.0; m * pitch]);
+                    let block = |c| Block::within(c, pitch, m, n);
+                    for (row, column, mut c) in block(&mut got).cut(panels.size.0, panels.size.1) {
+                        panels.block((row, column), &mut c);
+                    }
+                    multiply(k, operands[0], operands[1], false, &mut block(&mut want));
+                    assert_eq!(got, want, "{isa:?} {m} {k} {n} {way_a} {way_b}");
+                }
+            });
+        }
+    }
+    let mut random = Random::new(47);
+    for sizes in [[1, 1, 1], [20, 31, 100], [130, 400, 97], [300, 64, 260], [257, 800, 130]] {
+        for size in [(1, 1), (16, 48), (100, 70), (400, 300)] {
+            check::<f32>(&mut random, sizes, size);
+            check::<Bf16>(&mut random, sizes, size);
+            check::<F16>(&mut random, sizes, size);
+        }
+    }
+}
+
+/// Products that are large enough, as programs compute them: of all floats, with an epilogue or without.
+#[test]
+fn large_products_of_any_layout() {
+    let mut random = Random::new(48);
+    for dtype in FLOATS {
+        for (m, k, n) in [(300, 70, 520), (521, 400, 260)] {
+            let (x, y) = (values(&mut random, dtype, &[m, k]), values(&mut random, dtype, &[k, n]));
+            let mut case = node(Op::Matmul, smallvec![], vec![x, y]);
+            for lay in LAYS {
+                lay_out(&mut case, 1, lay);
+                check_close(&case, 4.0 * (k as f64 + 2.0));
+            }
+            lay_out(&mut case, 0, Lay::Spaced);
+            check_close(&case, 4.0 * (k as f64 + 2.0));
+        }
     }
 }
 
