@@ -43,11 +43,12 @@ pub fn by_choice(k: usize, a: Matrix<f32>, b: Matrix<f32>, adds: bool, c: &mut B
 /// that is tried.
 pub fn packs([a, b]: [Matrix<f32>; 2], [height, k, width]: [usize; 3], pool: &Arc<Pool>) -> bool {
     let class = Class::of([height, k, width], a.strides, b.strides).map(Class::of_product);
-    let by = onednn::with_choices(|choices| match (class, choices?) {
-        (Some(class), Some(choices)) => Some(choices.of(class, || fastest(class, Some(pool)))),
-        _ => None,
+    let by = onednn::with_choices(|choices| match (class, choices) {
+        (_, None) | (None, _) => Multiplier::Panels,
+        (Some(class), Some(Some(choices))) => choices.of(class, || fastest(class, Some(pool))),
+        (Some(class), Some(None)) => class.unmeasured(),
     });
-    by.unwrap_or(Multiplier::Panels) == Multiplier::Panels
+    by == Multiplier::Panels
 }
 
 /// The fastest one; another one than without measuring only where that gains more than the noise. `pool`: of two by two blocks, whose
@@ -199,8 +200,10 @@ mod tests {
             let packed = onednn::with(Some(library.clone()), || packs(operands, size, &pool));
             assert_eq!(packed, by == Multiplier::Panels);
         }
-        // Without choices, and measured.
-        assert!(onednn::with(Some(library.clone()), || packs(operands, size, &pool)));
+        // Without a library, without choices, and measured.
+        assert!(onednn::with(None, || packs(operands, size, &pool)));
+        let packed = onednn::with(Some(library.clone()), || packs(operands, size, &pool));
+        assert_eq!(packed, class.of_product().unmeasured() == Multiplier::Panels);
         let choices = Choices::new(Disk::new(folder.join("measured"), 1 << 20), "chosen");
         let library = Arc::new(OneDnn::clone(&library).with_choices(choices));
         let packed = onednn::with(Some(library.clone()), || packs(operands, size, &pool));
