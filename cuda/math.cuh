@@ -140,9 +140,10 @@ struct Random4 {
   u32 at[4];
 };
 
-DEVICE Random4 philox(u64 key, u64 counter) {
+// Of the counter's upper two words the lower one is `above`, the other 0.
+DEVICE Random4 philox(u64 key, u64 counter, u32 above = 0) {
   u32 k0 = (u32)key, k1 = (u32)(key >> 32);
-  u32 c0 = (u32)counter, c1 = (u32)(counter >> 32), c2 = 0, c3 = 0;
+  u32 c0 = (u32)counter, c1 = (u32)(counter >> 32), c2 = above, c3 = 0;
   UNROLL for (int round = 0; round < 10; round++) {
     u32 low0 = 0xD2511F53u * c0, high0 = __umulhi(0xD2511F53u, c0);
     u32 low1 = 0xCD9E8D57u * c2, high1 = __umulhi(0xCD9E8D57u, c2);
@@ -152,8 +153,17 @@ DEVICE Random4 philox(u64 key, u64 counter) {
   return Random4{{c0, c1, c2, c3}};
 }
 
-// Element `index` of random(seed, offset), uniform in [0, 1).
+// The word that is for element `index` of what is drawn by (seed, offset).
+DEVICE u32 random_word(i64 seed, i64 offset, i64 index, u32 above) {
+  return philox((u64)seed, (u64)offset + (u64)index / 4, above).at[(u64)index % 4];
+}
+
+// Uniform in [0, 1).
 DEVICE f32 op_random(i64 seed, i64 offset, i64 index) {
-  Random4 words = philox((u64)seed, (u64)offset + (u64)index / 4);
-  return (f32)(words.at[(u64)index % 4] >> 8) * (1.0f / 16777216.0f);
+  return (f32)(random_word(seed, offset, index, 0) >> 8) * (1.0f / 16777216.0f);
+}
+
+DEVICE i64 op_random_bits(i64 seed, i64 offset, i64 index) {
+  const u64 upper = random_word(seed, offset, index, 1);
+  return (i64)(upper << 32 | random_word(seed, offset, index, 0));
 }

@@ -7,10 +7,11 @@ use crate::error::Result;
 pub use crate::graph::math::wide;
 use crate::graph::math::{Math, V, complex};
 use crate::invalid;
-use crate::op::Ty;
 use crate::op::arg::ScalarKind;
+use crate::op::{Attr, Op, Ty};
 use crate::record::{Arg, Read, Record};
 use crate::shape::Dims;
+use smallvec::smallvec;
 
 pub struct Call<'a> {
     pub math: &'a Math,
@@ -207,9 +208,12 @@ impl<'a> Call<'a> {
 
     /// Uniform in [0, 1), f32.
     pub fn random(&self, sizes: &[i64]) -> Result<V<'a>> {
-        let seed = self.seed()?;
-        let attrs = smallvec::smallvec![crate::op::Attr::Ints(sizes.into())];
-        Ok(self.math.op(crate::op::Op::Random, &seed, attrs))
+        self.drawn(Op::Random, sizes)
+    }
+
+    /// What a primitive that draws makes of seed and offset.
+    pub fn drawn(&self, op: Op, sizes: &[i64]) -> Result<V<'a>> {
+        Ok(self.math.op(op, &self.seed()?, smallvec![Attr::Ints(sizes.into())]))
     }
 
     // ---- promotion

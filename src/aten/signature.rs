@@ -121,8 +121,10 @@ pub fn is_known(row: u32, arg: usize) -> bool {
 fn known_arguments(line: &str) -> u32 {
     let (arguments, _) = line.split_once("\"results\": ").expect("a form has results");
     let arguments = arguments.split("{\"name\": \"").skip(1).enumerate();
-    // Which random numbers are drawn compiles nothing.
-    let is_drawn = |text: &str| text.starts_with("seed\"") || text.starts_with("offset\"");
+    // Which random numbers are drawn, and between which bounds, compiles nothing.
+    let is_drawn = |text: &str| {
+        ["seed", "offset", "from", "to"].iter().any(|name| text.starts_with(&format!("{name}\"")))
+    };
     let is_one =
         |text: &str| text.contains("\"type\": \"int\"") || text.contains("\"type\": \"bool\"");
     let known = arguments.filter(|(_, text)| is_one(text) && !is_drawn(text));

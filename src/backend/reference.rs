@@ -152,7 +152,7 @@ fn run_instr(instr: &Instr, args: &[&Array], body: &LoopBody) -> Result<Array> {
             let everywhere = smallvec![Attr::Ints(body.sizes.clone())];
             run_node(Op::Broadcast, &everywhere, &number)?
         }
-        Op::Random => vec![random(args, body)],
+        op if op.draws() => vec![random(args, instr.dtype, body)],
         // `cast` to a half type rounds; whatever else has a half type stays in f32.
         Op::Cast => evaluate(Op::Cast, args, &instr.attrs, &[Ty::new(instr.dtype, &body.sizes)])?,
         op => {
@@ -163,11 +163,10 @@ fn run_instr(instr: &Instr, args: &[&Array], body: &LoopBody) -> Result<Array> {
 }
 
 /// `(seed, offset, linear index)`, each for every point.
-fn random(args: &[&Array], body: &LoopBody) -> Array {
-    let mut y = Array::zeros(&Ty::new(DType::F32, &body.sizes));
+fn random(args: &[&Array], dtype: DType, body: &LoopBody) -> Array {
+    let mut y = Array::zeros(&Ty::new(dtype, &body.sizes));
     for i in 0..y.len() {
-        let [seed, offset, index] = [0, 1, 2].map(|n: usize| args[n].i64(i) as u64);
-        y.set_f64(i, philox::uniform(seed, offset, index) as f64);
+        philox::set(&mut y, i, [0, 1, 2].map(|n: usize| args[n].i64(i) as u64));
     }
     y
 }

@@ -136,7 +136,7 @@ fn random_by_index() {
     let reads = vec![everywhere(MemRef::Scalar(0)), everywhere(MemRef::Scalar(1)), index];
     let attrs = smallvec![Attr::Ints(sizes[..].into())];
     let body = map(&sizes, &reads, vec![instr(Op::Random, attrs, F32, &[0, 1, 2])], &[3]);
-    let values: Vec<f64> = (3..8).map(|i| philox::uniform(77, 9, i) as f64).collect();
+    let values: Vec<f64> = (3..8).map(|i| philox::drawn::<f32>(77, 9, i) as f64).collect();
     let writes = vec![dense(MemRef::Output(0), F32, &sizes)];
     check(
         step(Kernel::Map(body), reads, writes),

@@ -57,7 +57,7 @@ pub fn iota_type(_: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     check::one(*dtype, sizes)
 }
 
-pub fn random_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
+pub fn random_type(inputs: &[&Ty], attrs: &[Attr], dtype: DType) -> Result<Tys> {
     let [seed, offset] = inputs else {
         return check::wrong_operands("seed, offset", inputs);
     };
@@ -65,7 +65,7 @@ pub fn random_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
         return check::wrong_attrs("sizes: ints", attrs);
     };
     check_seed(seed, offset)?;
-    check::one(DType::F32, sizes)
+    check::one(dtype, sizes)
 }
 
 /// Seed and offset of a generator: i64, rank 0.
@@ -104,7 +104,7 @@ fn random(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
     let (seed, offset) = (x[0].i64(0) as u64, x[1].i64(0) as u64);
     let mut y = Array::zeros(&outs[0]);
     for i in 0..y.len() {
-        y.set_f64(i, philox::uniform(seed, offset, i as u64) as f64);
+        philox::set(&mut y, i, [seed, offset, i as u64]);
     }
     Ok(vec![y])
 }

@@ -288,6 +288,11 @@ impl Op {
         self.row().class
     }
 
+    /// Whether it draws random numbers: a leaf of which every element is computed, from a generator's state and its place.
+    pub fn draws(self) -> bool {
+        matches!(self, Op::Random | Op::RandomBits)
+    }
+
     /// Whether it refuses some numbers where its result is of `dtype`.
     pub fn refuses(self, dtype: DType) -> bool {
         (self.row().refuses)(dtype)

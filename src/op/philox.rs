@@ -1,26 +1,61 @@
 //! Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): a counter-based generator,
 //! so that element `i` of a random array is a function of (seed, offset, i) and of nothing else.
 
+use super::array::Array;
+use crate::dtype::DType;
+
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// The golden ratio and √3 − 1: what the key grows by each round.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// Four random words. Key and counter are (low word, high word); the counter's upper two words are 0.
+/// Four random words. Key and counter are (low word, high word); of the counter's upper two words the lower one is `above`, the
+/// other 0.
 #[inline]
-pub fn philox(key: u64, counter: u64) -> [u32; 4] {
-    generate([key as u32, (key >> 32) as u32], [counter as u32, (counter >> 32) as u32, 0, 0])
+fn philox(key: u64, counter: u64, above: u32) -> [u32; 4] {
+    let counter = [counter as u32, (counter >> 32) as u32, above, 0];
+    generate([key as u32, (key >> 32) as u32], counter)
 }
 
-/// Element `index` of `random(seed, offset)`: uniform in [0, 1), a multiple of 2^-24.
+/// What random words are made into, four elements of a counter.
+pub trait Drawn: Copy {
+    fn four(seed: u64, counter: u64) -> [Self; 4];
+}
+
+/// Uniform in [0, 1), multiples of 2^-24.
+impl Drawn for f32 {
+    #[inline]
+    fn four(seed: u64, counter: u64) -> [f32; 4] {
+        philox(seed, counter, 0).map(unit)
+    }
+}
+
+/// Whole: the upper words are those of another counter, so that as many counters make as many elements of both types.
+impl Drawn for i64 {
+    #[inline]
+    fn four(seed: u64, counter: u64) -> [i64; 4] {
+        let [lower, upper] = [0, 1].map(|above| philox(seed, counter, above));
+        std::array::from_fn(|n| (u64::from(upper[n]) << 32 | u64::from(lower[n])) as i64)
+    }
+}
+
+/// Element `index` of what is drawn by (seed, offset).
 #[inline]
-pub fn uniform(seed: u64, offset: u64, index: u64) -> f32 {
-    unit(philox(seed, offset.wrapping_add(index / 4))[(index % 4) as usize])
+pub fn drawn<T: Drawn>(seed: u64, offset: u64, index: u64) -> T {
+    T::four(seed, offset.wrapping_add(index / 4))[(index % 4) as usize]
+}
+
+/// Element `i` of an array of either type: that which is drawn by `[seed, offset, index]`.
+pub fn set(y: &mut Array, i: usize, [seed, offset, index]: [u64; 3]) {
+    match y.ty.dtype {
+        DType::I64 => y.set_i64(i, drawn(seed, offset, index)),
+        _ => y.set_f64(i, f64::from(drawn::<f32>(seed, offset, index))),
+    }
 }
 
 /// A random word as a number in [0, 1): its top 24 bits.
 #[inline]
-pub fn unit(word: u32) -> f32 {
+fn unit(word: u32) -> f32 {
     (word >> 8) as f32 * (1.0 / (1 << 24) as f32)
 }
 
@@ -60,10 +95,14 @@ mod tests {
 
     #[test]
     fn words_are_used_in_order_and_the_counter_carries() {
-        let words = philox(7, (1 << 32) + 2);
-        for (i, &word) in words.iter().enumerate() {
-            let index = 12 + i as u64;
-            assert_eq!(uniform(7, u32::MAX as u64, index), (word >> 8) as f32 / 16777216.0);
+        let generate = |above| generate([7, 0], [2, 1, above, 0]);
+        let [lower, upper] = [0, 1].map(generate);
+        for i in 0..4 {
+            let (offset, index) = (u32::MAX as u64, 12 + i as u64);
+            let number = (lower[i] >> 8) as f32 / 16777216.0;
+            assert_eq!(drawn::<f32>(7, offset, index), number);
+            let bits = drawn::<i64>(7, offset, index) as u64;
+            assert_eq!([bits as u32, (bits >> 32) as u32], [lower[i], upper[i]]);
         }
         assert_eq!(unit(u32::MAX), 1.0 - 0.5f32.powi(24));
         assert_eq!(unit(255), 0.0);

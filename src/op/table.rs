@@ -20,6 +20,7 @@ use super::{
     DEFAULT, Row, expect, fallback, fft, grouped, index, leaf, module, movement, nn,
     pointwise as p, reduce, while_loop,
 };
+use crate::dtype::DType;
 use serde::{Deserialize, Serialize};
 
 /// Calls the macro `$read` with `[arguments]` and all rows.
@@ -147,7 +148,11 @@ macro_rules! primitives {
             grad (Flows(pointwise::select));
         /// `(seed: i64[], offset: i64[])`: uniform in [0, 1), f32, by Philox4x32-10. Key = seed (low word, high word); counter =
         /// (offset + i/4) in the low two words, 0 above; element i is word i%4, its top 24 bits times 2^-24.
-        Random { "random" Leaf Exactly(2), ["sizes"], leaf::random_type, leaf::RANDOM, p::each, work: 64 }
+        Random { "random" Leaf Exactly(2), ["sizes"], |x, a| leaf::random_type(x, a, DType::F32), leaf::RANDOM, p::each, work: 64 }
+            grad (Stops) padded (One(leaf::random));
+        /// `(seed: i64[], offset: i64[])`: 64 random bits, i64. The lower word is what `random` makes its number of; the upper one
+        /// is word i%4, too, of the counter with 1 in its third word.
+        RandomBits { "random_bits" Leaf Exactly(2), ["sizes"], |x, a| leaf::random_type(x, a, DType::I64), leaf::RANDOM, p::each, work: 128 }
             grad (Stops) padded (One(leaf::random));
 
         // ---- movement

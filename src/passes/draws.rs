@@ -86,7 +86,7 @@ pub fn draws(
 /// Where an operation has a seed, which an offset follows.
 fn seed(op: Op) -> Option<usize> {
     match op {
-        Op::Random => Some(0),
+        op if op.draws() => Some(0),
         Op::Attention => Some(3),
         Op::AttentionGrad => Some(6),
         _ => None,

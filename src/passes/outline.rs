@@ -97,7 +97,7 @@ fn roles(graph: &Graph, says: Says) -> Vec<Role> {
 
 /// Whether a node is worth a module.
 fn computes(node: &Node) -> bool {
-    node.op == Op::Random || !matches!(node.op.class(), Class::Leaf | Class::Movement)
+    node.op.draws() || !matches!(node.op.class(), Class::Leaf | Class::Movement)
 }
 
 /// Which nodes come together: in each round those outside, then one module.

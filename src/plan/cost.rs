@@ -45,7 +45,7 @@ pub(super) fn cones(graph: &Graph, views: &[View]) -> Vec<Cone> {
             continue;
         }
         let mut cone = Cone { work: node.op.row().work, ..Cone::default() };
-        if node.op.class() == Class::Leaf && node.op != Op::Random || is_view(node.op) {
+        if node.op.class() == Class::Leaf && !node.op.draws() || is_view(node.op) {
             cone.work = 0;
         }
         for &v in &node.inputs {

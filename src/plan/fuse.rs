@@ -336,9 +336,9 @@ impl Fuser<'_> {
         if slot.state == State::Operand {
             return self.can_widen(v, r, s);
         }
-        let computes = node.op.class() == Class::Pointwise || node.op == Op::Random;
+        let computes = node.op.class() == Class::Pointwise || node.op.draws();
         let here = demands.iter().filter(|d| d.0 == r).count();
-        let args = node.inputs.len() + (node.op == Op::Random) as usize;
+        let args = node.inputs.len() + node.op.draws() as usize;
         let fits = match self.drafts[r].kind {
             Kind::Node(_) | Kind::Copy => false,
             Kind::Fused(_) => !may_fail(node.op, self.graph.ty(v).dtype),
@@ -358,7 +358,7 @@ impl Fuser<'_> {
             let View { root, dtype, layout, path } = &self.views[v.0 as usize];
             let mut path = path.clone();
             let layout = match node.op {
-                Op::Random => {
+                op if op.draws() => {
                     path.push(self.graph.value(node.first).node);
                     along(self.graph, &slot.path, &moved(node, layout)?)?
                 }
@@ -383,7 +383,7 @@ impl Fuser<'_> {
         let mut args: SmallVec<[SlotId; 3]> =
             operands.into_iter().map(|view| self.ask(r, view)).collect();
         let draft = &mut self.drafts[r];
-        if node.op == Op::Random {
+        if node.op.draws() {
             let index = Slot { dtype: DType::I64, state: State::Index, ..slot.clone() };
             args.push(put(draft, index));
         }

@@ -95,7 +95,7 @@ pub struct Operand {
 /// Register of a [`LoopBody`]: first the reads, then one per instruction.
 pub type Reg = u32;
 
-/// One pointwise operation. `Random` takes a third operand here: the linear index (i64).
+/// One pointwise operation. What draws takes a third operand here: the linear index (i64).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Instr {
     pub op: Op,

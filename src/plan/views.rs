@@ -105,13 +105,13 @@ pub(super) fn views(graph: &Graph) -> Vec<View> {
 }
 
 /// `layout` after a movement, or `None` when no layout has the result. A bitcast needs memory to look at, so it has
-/// no meaning here; `random` stands for the repetition of its seed over its sizes.
+/// no meaning here; what is drawn stands for the repetition of its seed over its sizes.
 pub(super) fn moved(node: &Node, layout: &Layout) -> Option<Layout> {
     let ints = |i: usize| node.attrs[i].ints();
     let result = match node.op {
         Op::Reshape => layout.reshape(ints(0))?,
         Op::Transpose => layout.transpose(ints(0)),
-        Op::Broadcast | Op::Random => layout.broadcast(ints(0)),
+        op if op == Op::Broadcast || op.draws() => layout.broadcast(ints(0)),
         Op::Slice => layout.slice(ints(0), ints(1), ints(2)),
         Op::AsStrided if layout.strides.iter().all(|&s| s == 0) => Layout {
             sizes: ints(0).into(),

@@ -1,7 +1,7 @@
 //! Primitives that StableHLO has no operation for, in others that it has: what the function beside a composite computes for
 //! a system that does not know the primitive.
 
-use super::ops::random::{halves, philox};
+use super::ops::random::{halves, philox, whole};
 use super::ops::shape::{padded, reversed};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -77,7 +77,7 @@ fn expanded<'m>(
             let index = along(x[1], &x[0].sizes(), attrs[0].int());
             scattered(x[0], index, x[2], Reduction::of(attrs))
         }
-        Op::Random => random(x[0], x[1], &out.sizes),
+        op if op.draws() => random(x[0], x[1], out),
         Op::MaxPool => return max_pool(x[0], attrs, out),
         Op::MaxPoolGrad => {
             let sizes = &out.sizes;
@@ -290,16 +290,25 @@ fn grouped_matmul<'m>(a: V<'m>, b: V<'m>, ends: V<'m>) -> Result<Option<Vec<V<'m
 }
 
 /// Philox4x32-10, as `op::philox` says it, of words in i64.
-fn random<'m>(seed: V<'m>, offset: V<'m>, sizes: &[i64]) -> V<'m> {
+fn random<'m>(seed: V<'m>, offset: V<'m>, out: &Ty) -> V<'m> {
     let math = seed.math();
-    let count = crate::shape::numel(sizes);
+    let count = out.numel();
     let index = math.iota(&[count], 0, DType::I64);
     let [lower, upper] = halves(index / int(math, 4) + offset);
-    let zero = math.zeros(DType::I64, &[count]);
-    let words = philox(halves(seed), [lower, upper, zero, zero]);
     let which = index.rem(int(math, 4));
-    let pick = |word: V<'m>, n: usize| which.eq(int(math, n as i64)).select(words[n], word);
-    let word = (1..4).fold(words[0], pick);
-    let top = (word - word.and(int(math, 255))) / int(math, 256);
-    (top.cast(DType::F32) * 2f64.powi(-24)).reshape(sizes)
+    let word = |above: i64| {
+        let [above, zero] = [above, 0].map(|n| int(math, n).broadcast(&[count]));
+        let words = philox(halves(seed), [lower, upper, above, zero]);
+        let pick = |word: V<'m>, n: usize| which.eq(int(math, n as i64)).select(words[n], word);
+        (1..4).fold(words[0], pick)
+    };
+    let drawn = match out.dtype {
+        DType::I64 => whole([0, 1].map(word)),
+        _ => {
+            let word = word(0);
+            let top = (word - word.and(int(math, 255))) / int(math, 256);
+            top.cast(DType::F32) * 2f64.powi(-24)
+        }
+    };
+    drawn.reshape(&out.sizes)
 }

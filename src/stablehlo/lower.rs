@@ -196,7 +196,8 @@ impl<'a, 'm> Lowering<'a, 'm> {
             while known.len() < graph.values.len() {
                 let node = graph.node(graph.values[known.len()].node);
                 let types: Vec<Ty> = node.outputs().map(|v| graph.ty(v).clone()).collect();
-                let is_pure = !matches!(node.op, Op::Input | Op::Scalar | Op::Random | Op::Expect)
+                let is_pure = !matches!(node.op, Op::Input | Op::Scalar | Op::Expect)
+                    && !node.op.draws()
                     && !matches!(node.op.class(), Class::Host | Class::Nested);
                 let operands: Option<Vec<&Array>> =
                     node.inputs.iter().map(|v| known[v.0 as usize].as_ref()).collect();

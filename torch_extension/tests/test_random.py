@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn as nn
+import torchacc
 from support import DEVICE
 from torch.utils.checkpoint import checkpoint
 
@@ -73,6 +74,110 @@ def test_distributions():
     assert sorted(torch.randperm(50, device=DEVICE).tolist()) == list(range(50))
     picked = torch.multinomial(torch.tensor([0.0, 1, 0], device=DEVICE), 4, replacement=True)
     assert picked.tolist() == [1, 1, 1, 1]
+
+
+def host_calls():
+    metrics = torchacc.metrics()
+    return metrics["host_calls"] + metrics["immediate_runs"]
+
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS, ids=str)
+def test_integers_are_even_and_native(dtype):
+    torch.manual_seed(0)
+    before = host_calls()
+    x = torch.randint(3, 11, (4000,), dtype=dtype, device=DEVICE)
+    like = torch.randint_like(x, 100)
+    whole = torch.empty(4000, dtype=dtype, device=DEVICE).random_()
+    order = torch.randperm(100, dtype=dtype, device=DEVICE)
+    drawn = [one.cpu().double() for one in (x, like, whole, order)]
+    assert host_calls() == before
+    for numbers, low, high in ((drawn[0], 3, 11), (drawn[1], 0, 100)):
+        counts = torch.bincount(numbers.long(), minlength=high)[low:]
+        assert counts.numel() == high - low
+        each = 4000 / (high - low)
+        # Pearson's test: of 99 degrees of freedom one sample in ten thousand is above 161.
+        assert ((counts - each) ** 2 / each).sum() < 161
+    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    last = 2 / info.eps if dtype.is_floating_point else info.max
+    assert drawn[2].min() >= 0
+    assert drawn[2].max() <= last
+    assert abs(drawn[2].mean() / last - 0.5) < 0.03
+    assert drawn[3].sort().values.tolist() == list(range(100))
+
+
+def test_bounds_that_differ_compile_once():
+    torch.manual_seed(0)
+    x = torch.zeros(64, device=DEVICE)
+
+    def step(low, high):
+        t = torch.randint(low, high, (64,), device=DEVICE)
+        (x + t).cpu()
+        return t.cpu()
+
+    for n in range(3):
+        step(n - 5, n + 1000)
+    before = torchacc.metrics()["compiles"]
+    for low, high in ((0, 1), (-7, 9), (17, 2**40), (-(2**63), 2**63 - 1), (2, 4)):
+        t = step(low, high)
+        assert low <= t.min() <= t.max() < high
+    assert torchacc.metrics()["compiles"] == before
+
+
+def test_integers_of_all_bits():
+    torch.manual_seed(1)
+    x = torch.empty(20000, dtype=torch.int64, device=DEVICE)
+    x = x.random_(-(2**63), None).cpu()
+    for bit in range(64):
+        assert abs((x >> bit & 1).double().mean() - 0.5) < 0.02
+    assert x.unique().numel() == 20000
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 1000])
+def test_permutations(n):
+    torch.manual_seed(2)
+    first, second = (torch.randperm(n, device=DEVICE).cpu() for _ in range(2))
+    assert torch.equal(first.sort().values, torch.arange(n))
+    assert n < 3 or not torch.equal(first, second)
+    out = torch.empty(0, dtype=torch.int32, device=DEVICE)
+    assert sorted(torch.randperm(n, out=out).tolist()) == list(range(n))
+
+
+def test_a_permutation_draws_as_many_numbers_as_it_has():
+    torch.manual_seed(3)
+    out = torch.empty(0, dtype=torch.int64, device=DEVICE)
+    torch.randperm(200, out=out)
+    torch.manual_seed(3)
+    torch.randperm(200, device=DEVICE)
+    after = torch.rand(1, device=DEVICE).item()
+    torch.manual_seed(3)
+    torch.randperm(200, out=torch.empty(0, dtype=torch.int64, device=DEVICE))
+    assert torch.rand(1, device=DEVICE).item() == after
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda d: torch.empty(3, device=d).random_(5, 5), "'from' to be less than 'to'"),
+        (lambda d: torch.randint(9, 2, (3,), device=d), "'from' to be less than 'to'"),
+        (lambda d: torch.empty(3, dtype=torch.int8, device=d).random_(0, 129), "out of bounds"),
+        (lambda d: torch.empty(3, dtype=torch.uint8, device=d).random_(-1, 3), "out of bounds"),
+        (lambda d: torch.randint(0, 3, (3,), dtype=torch.bool, device=d), "out of bounds"),
+        (lambda d: torch.empty(3, dtype=torch.bfloat16, device=d).random_(-1000, -996), "casted"),
+        (
+            lambda d: torch.randperm(2050, dtype=torch.float16, device=d).cpu(),
+            "n cannot be greater",
+        ),
+        (lambda d: torch.randperm(-1, device=d), "negative"),
+    ],
+)
+def test_bounds_are_refused_as_on_the_cpu(call, message):
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match=message):
+            call(device)
 
 
 def test_in_place_initialisers():

@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
+use crate::op::array::integer_range;
 use crate::op::expect::Expectation;
 use crate::op::{Attr, Op, Ty};
 use crate::shape::Dims;
@@ -23,6 +24,10 @@ pub const ROWS: &[Row] = &[
     row("uniform", PLAIN, |c| {
         shaped(c, uniform, [(1, 0.0), (2, 1.0)], |u, [low, high]| u * (high - low) + low)
     }),
+    row("random", PLAIN, |c| integers(c, None, None)),
+    row("random", &["to", "to_out"], |c| integers(c, None, Some(1))),
+    row("random", &["from", "from_out"], |c| integers(c, Some(1), Some(2).filter(|&i| c.has(i)))),
+    row("randperm", &["", "generator_out"], permutation),
     row("normal_", &[""], |c| {
         shaped(c, normal, [(1, 0.0), (2, 1.0)], |z, [mean, deviation]| z * deviation + mean)
     }),
@@ -123,12 +128,74 @@ fn shaped<'a, const M: usize>(
     Ok(vec![shape(drawn, c.parameters(parameters, compute)?).cast(ty.dtype)])
 }
 
+/// From a bound, or 0, to below another one, or all that the dtype of argument 0 has from there; of floats without bounds the
+/// integers up to where they begin to miss some. The remainder of 64 random bits: that some remainders are of one number of bits
+/// more is seen in ranges that have a part of all 64 bits' numbers.
+fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a> {
+    let Ty { dtype, sizes } = c.ty(0)?;
+    let int = |n: i64| c.math.constant_int(n, DType::I64);
+    let last = match (dtype, from) {
+        (DType::F16, Some(_)) => 65504,
+        (_, Some(_)) if dtype.is_float() => i64::MAX,
+        (_, None) if dtype.is_float() => 1 << digits(dtype),
+        _ => integer_range(dtype).1,
+    };
+    let bound = |i: usize| c.number(i, 0.0, DType::I64);
+    let from = from.map_or(Ok(int(0)), bound)?;
+    let end = to.map_or(Ok(int(last.wrapping_add(1))), bound)?;
+    // As numbers without signs, of which 0 is 2^64.
+    let count = end - from;
+    let drawn = c.drawn(Op::RandomBits, &sizes)?;
+    let half = drawn.and(int(i64::MAX));
+    let bits = half * 2.0 + drawn.lt(0.0).cast(DType::I64);
+    let times = count.gt(0.0).select(half / count.max(1.0) * 2.0, 0.0);
+    let rest = bits - times * count;
+    let unsigned = |v: V<'a>| v.binary(Op::Xor, int(i64::MIN));
+    let drawn = from + unsigned(rest).lt(unsigned(count)).select(rest, rest - count);
+    if to.is_none() || !dtype.is_float() {
+        return Ok(vec![drawn.cast(dtype)]);
+    }
+    // What is rounded up to the bound is the float below that.
+    let x = drawn.cast(dtype).cast(wide(dtype));
+    let reached = x.cast(DType::F64).ge(end.cast(DType::F64));
+    let below = x - x.abs() * (1.25 * 0.5f64.powi(digits(dtype)));
+    Ok(vec![reached.select(below, x).cast(dtype)])
+}
+
+/// Binary digits of a float.
+fn digits(dtype: DType) -> i32 {
+    match dtype {
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        DType::F32 => 24,
+        _ => 53,
+    }
+}
+
+/// The numbers below argument 0 in random order: that of as many random numbers of 64 bits, of which no two are equal.
+fn permutation<'a>(c: &Call<'a>) -> Outs<'a> {
+    let n = c.int(0, 0)?;
+    let dtype = c.dtype(1)?.or(c.out(0).map(|ty| ty.dtype)).unwrap_or(DType::I64);
+    let most = match dtype {
+        DType::BF16 => i64::MAX,
+        _ if dtype.is_float() => (1 << digits(dtype)) + 1,
+        _ => integer_range(dtype).1.saturating_add(1),
+    };
+    if n > most {
+        return invalid!("n cannot be greater than {most} for a result of {dtype}, but got {n}");
+    }
+    let attrs = smallvec![Attr::Int(0), Attr::Int(n), Attr::Bool(false)];
+    let [_, places] = c.math.ops(Op::TopK, &[c.drawn(Op::RandomBits, &[n])?], attrs)?[..] else {
+        return crate::internal!("a sort without two results");
+    };
+    Ok(vec![places.cast(dtype)])
+}
+
 /// In [0, 1): cut to the digits of a half dtype, which would round the largest ones up to 1.
 fn uniform<'a>(c: &Call<'a>, ty: &Ty) -> Result<V<'a>> {
     let u = c.random(&ty.sizes)?;
     let steps = match ty.dtype {
-        DType::F16 => 2048.0,
-        DType::BF16 => 256.0,
+        DType::F16 | DType::BF16 => f64::from(1 << digits(ty.dtype)),
         _ => return Ok(u),
     };
     Ok((u * steps).unary(Op::Floor) * (1.0 / steps))

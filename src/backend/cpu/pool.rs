@@ -219,6 +219,7 @@ macro_rules! scratch {
 }
 scratch!(f32, SCRATCH_F32);
 scratch!(f64, SCRATCH_F64);
+scratch!(i64, SCRATCH_I64);
 scratch!(F16, SCRATCH_F16);
 scratch!(Bf16, SCRATCH_BF16);
 

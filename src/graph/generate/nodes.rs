@@ -126,7 +126,8 @@ fn leaf(g: &mut Generator) -> Result<()> {
         _ => {
             let seed = [g.scalar(DType::I64)?, g.scalar(DType::I64)?];
             let sizes = g.sizes(0);
-            g.node(Op::Random, &seed, smallvec![Attr::Ints(sizes)])?;
+            let op = *g.rng.pick(&[Op::Random, Op::RandomBits]);
+            g.node(op, &seed, smallvec![Attr::Ints(sizes)])?;
         }
     }
     Ok(())

@@ -206,7 +206,8 @@ impl<'a> View<'a> {
         if self.dropout == 0.0 {
             return 1.0;
         }
-        let kept = philox::uniform(self.seed, self.offset, index as u64) as f64 >= self.dropout;
+        let kept =
+            f64::from(philox::drawn::<f32>(self.seed, self.offset, index as u64)) >= self.dropout;
         if kept { 1.0 / (1.0 - self.dropout) } else { 0.0 }
     }
 }

@@ -422,6 +422,14 @@ fn random_numbers_continue_where_the_offset_says() {
     let variance = all.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 4000.0;
     assert!((mean - 0.5).abs() < 0.02 && (variance - 1.0 / 12.0).abs() < 0.01);
     assert!(one(Op::Random, &[&seed, &scalar(0)], &[ints(&[0])]).is_empty());
+    // The lower words are those of the numbers, the upper ones others, and every bit is as often 0 as 1.
+    let bits = one(Op::RandomBits, &[&seed, &scalar(5)], &[ints(&[4, 1000])]);
+    let bits: Vec<u64> = (0..bits.len()).map(|i| bits.i64(i) as u64).collect();
+    assert!(bits.iter().zip(&all).all(|(bits, v)| (*bits as u32 >> 8) as f64 / 16777216.0 == *v));
+    for bit in 0..64 {
+        let ones = bits.iter().filter(|bits| **bits >> bit & 1 == 1).count();
+        assert!(ones.abs_diff(2000) < 150, "bit {bit}: {ones}");
+    }
 }
 
 #[test]

@@ -47,6 +47,7 @@ fn refusals_say_what_is_wrong() {
         ),
         (Op::Iota, vec![], vec![ints(&[-2]), I(0), D(I64)], "negative dimension -2"),
         (Op::Random, vec![i(&[]), f(&[])], vec![ints(&[2])], "offset to have dtype i64"),
+        (Op::RandomBits, vec![f(&[]), i(&[])], vec![ints(&[2])], "seed to have dtype i64"),
         (
             Op::Reshape,
             vec![f(&[5])],

@@ -323,7 +323,7 @@ impl Match<'_> {
         }
         let flat = element.flat(graph);
         let mut args = instr.args.to_vec();
-        let operand_at = if node.op == Op::Random {
+        let operand_at = if node.op.draws() {
             if args.len() != 3 || index(args[2]) != Some(flat) {
                 return false;
             }
@@ -334,7 +334,7 @@ impl Match<'_> {
         };
         args.len() == node.inputs.len()
             && args.iter().zip(&node.inputs).all(|(&reg, &v)| {
-                let sized = node.op == Op::Random || graph.ty(v).sizes == ty.sizes;
+                let sized = node.op.draws() || graph.ty(v).sizes == ty.sizes;
                 sized && self.register(reg, Element::at(graph, v, operand_at))
             })
     }

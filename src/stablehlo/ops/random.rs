@@ -137,7 +137,7 @@ pub fn rng_bit_generator<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 }
 
 /// 64 bits of two words, the lower one first.
-fn whole<'m>([lower, upper]: [V<'m>; 2]) -> V<'m> {
+pub fn whole<'m>([lower, upper]: [V<'m>; 2]) -> V<'m> {
     lower + upper * int(upper, 1 << 32)
 }
 

@@ -267,9 +267,11 @@ bool gives_another_geometry(const Call& call, const Shapes& shapes) {
 
 int64_t random_numel(const Call& call, const Shapes& shapes) {
   int64_t most = 0;
+  for (const ResizedArgument& resized : shapes.resized)
+    most = std::max(most, numel_of(resized.sizes));
   for (const OutputShape& output : shapes.outputs) {
     if (output.kind != OutputShape::Kind::Fresh) continue;
-    most = numel_of(output.sizes);
+    most = std::max(most, numel_of(output.sizes));
     break;
   }
   for (const TensorUse& use : call.tensors()) {

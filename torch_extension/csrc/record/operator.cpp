@@ -171,6 +171,17 @@ bool fits_any_size(const std::string& name) {
          name == "from" || name == "to";
 }
 
+// Bounds between which integers are drawn decide no shape, and differ from step to step.
+void let_bounds_vary(OperatorInfo& info) {
+  const auto& arguments = info.handle.schema().arguments();
+  for (size_t index = 0; index < arguments.size(); ++index) {
+    const std::string& name = arguments[index].name();
+    Parameter& parameter = info.parameters[index];
+    if (parameter.role == Role::Int && (name == "from" || name == "to"))
+      parameter.role = Role::Scalar;
+  }
+}
+
 // Not the kernels that believe what stands in their operands: LAPACK's go where pivots say.
 bool is_dry_runnable(const c10::OperatorHandle& handle, const OperatorInfo& info) {
   if (!info.native.has_value() && !info.seeded && !handle.hasTag(at::Tag::pointwise) &&
@@ -206,6 +217,7 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
   }
   info->users = handle.operator_name().getNamespace() != "aten";
   info->seeded = info->generator >= 0 || handle.hasTag(at::Tag::nondeterministic_seeded);
+  if (info->seeded && !info->users) let_bounds_vary(*info);
   if (!host_forced(info->name)) info->native = find_native(info->name);
   info->by_cpu = is_the_cpus(handle, *info);
   info->immediate = immediate_mode(handle, *info);

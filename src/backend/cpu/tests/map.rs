@@ -263,13 +263,19 @@ fn scalars_and_indices_are_operands() {
 
 #[test]
 fn random_numbers_are_those_of_the_row() {
+    for (op, dtype) in [(Op::Random, DType::F32), (Op::RandomBits, DType::I64)] {
+        check_drawn(op, dtype);
+    }
+}
+
+fn check_drawn(op: Op, dtype: DType) {
     let body = LoopBody {
         sizes: [13i64, 107][..].into(),
         reads: vec![DType::I64; 3],
         instrs: vec![Instr {
-            op: Op::Random,
+            op,
             attrs: smallvec![Attr::Ints([13i64, 107][..].into())],
-            dtype: DType::F32,
+            dtype,
             args: smallvec![0, 1, 2],
         }],
         results: vec![3],
@@ -291,7 +297,7 @@ fn random_numbers_are_those_of_the_row() {
                 operand(MemRef::Scalar(1), &one),
                 operand(MemRef::Index, &index),
             ],
-            writes: vec![(DType::F32, [13i64, 107][..].into())],
+            writes: vec![(dtype, [13i64, 107][..].into())],
             scalars: vec![77 << 40 | 5, u32::MAX as u64 - 9],
             in_place: false,
         };

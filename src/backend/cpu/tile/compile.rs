@@ -340,7 +340,7 @@ impl<'a> Compiler<'a> {
         // `select` computes in the lane of what is selected, `cast` and comparisons in that of their operand.
         let from = match instr.op {
             Op::Select => TileType::of(self.dtype(instr.args[1])),
-            Op::Random => TileType::I64,
+            op if op.draws() => TileType::I64,
             _ => TileType::of(self.dtype(instr.args[0])),
         };
         let mut args = SmallVec::new();

@@ -2,11 +2,13 @@
 //! the function of its row, element by element.
 
 use super::super::isa::kernel;
+use super::super::pool::{Scratch, with_scratch};
 use super::super::vector::Vector;
 use super::super::vector::math;
 use super::code::wrap;
 use crate::dtype::{DType, Float8};
 use crate::op::array::as_integer;
+use crate::op::philox::{Drawn, drawn};
 use crate::op::{Eval, Op};
 
 /// The row's meaning on floats.
@@ -292,30 +294,38 @@ pub fn i64_to_i64(x: &[i64], y: &mut [i64], dtype: DType) {
     each!(y, |a in x| wrap(a, dtype));
 }
 
-kernel! {
-    /// Random words for the Philox counters `first..`: word `j` of counter `first + i` goes to `words[4 * i + j]`, as
-    /// a number in [0, 1).
-    fn random_blocks(key: u64, first: u64, words: &'a mut [f32]) {
-        for (i, block) in words.chunks_exact_mut(4).enumerate() {
-            let random = crate::op::philox::philox(key, first.wrapping_add(i as u64));
-            for (to, word) in block.iter_mut().zip(random) {
-                *to = crate::op::philox::unit(word);
+/// What is drawn by the Philox counters `first..`: element `j` of counter `first + i` goes to `drawn[4 * i + j]`.
+struct Blocks<'a, T> {
+    seed: u64,
+    first: u64,
+    drawn: &'a mut [T],
+}
+
+impl<T: Drawn> super::super::isa::Kernel for Blocks<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<V: Vector, const FMA: bool>(self) {
+        for (i, block) in self.drawn.chunks_exact_mut(4).enumerate() {
+            let four = T::four(self.seed, self.first.wrapping_add(i as u64));
+            for (to, one) in block.iter_mut().zip(four) {
+                *to = one;
             }
         }
     }
 }
 
-/// `y[i]` = element `first + i` of `random(seed, offset)`; `words` is room for `y.len() + 8` numbers.
-pub fn random_run(seed: u64, offset: u64, first: u64, words: &mut [f32], y: &mut [f32]) {
+/// `y[i]` = element `first + i` of what is drawn by (seed, offset); `room` is for `y.len() + 8` numbers.
+pub fn random_run<T: Drawn>(seed: u64, offset: u64, first: u64, room: &mut [T], y: &mut [T]) {
     let skip = (first % 4) as usize;
     let blocks = (skip + y.len()).div_ceil(4);
-    let words = &mut words[..4 * blocks];
-    random_blocks(seed, offset.wrapping_add(first / 4), words);
-    y.copy_from_slice(&words[skip..skip + y.len()]);
+    let drawn = &mut room[..4 * blocks];
+    let first = offset.wrapping_add(first / 4);
+    super::super::isa::run(Blocks { seed, first, drawn: &mut *drawn });
+    y.copy_from_slice(&drawn[skip..skip + y.len()]);
 }
 
-/// Element `index[i]` of `random(seed[i], offset[i])`.
-pub fn random(seed: &[i64], offset: &[i64], index: &[i64], y: &mut [f32]) {
+/// Element `index[i]` of what is drawn by (seed[i], offset[i]).
+pub fn random<T: Scratch + Drawn>(seed: &[i64], offset: &[i64], index: &[i64], y: &mut [T]) {
     let (Some(&s), Some(&o), Some(&first)) = (seed.first(), offset.first(), index.first()) else {
         return;
     };
@@ -323,12 +333,12 @@ pub fn random(seed: &[i64], offset: &[i64], index: &[i64], y: &mut [f32]) {
         && offset.iter().all(|&v| v == o)
         && index.iter().enumerate().all(|(i, &v)| v == first + i as i64);
     if is_run {
-        super::super::pool::with_scratch(y.len() + 8, |words| {
-            random_run(s as u64, o as u64, first as u64, words, y);
+        with_scratch(y.len() + 8, |room| {
+            random_run(s as u64, o as u64, first as u64, room, y);
         });
         return;
     }
     for (((y, &s), &o), &i) in y.iter_mut().zip(seed).zip(offset).zip(index) {
-        *y = crate::op::philox::uniform(s as u64, o as u64, i as u64);
+        *y = drawn(s as u64, o as u64, i as u64);
     }
 }

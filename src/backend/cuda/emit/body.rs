@@ -46,7 +46,7 @@ fn expression(instr: &Instr) -> Result<String> {
         (Op::Const, [Attr::Float(value), ..]) => literal(*value, instr.dtype),
         (Op::ConstInt, [Attr::Int(value), ..]) => integer(*value, instr.dtype),
         (Op::Cast, _) => format!("op_cast<{}>({args})", stored(instr.dtype)),
-        (op, _) if op.class() == Class::Pointwise || op == Op::Random => {
+        (op, _) if op.class() == Class::Pointwise || op.draws() => {
             format!("op_{}({args})", op.name())
         }
         (op, _) => return internal!("{} in a pointwise program", op.name()),

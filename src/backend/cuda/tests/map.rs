@@ -208,12 +208,13 @@ fn scalars_indices_constants_and_random_numbers() {
         instr(Op::Add, smallvec![], DType::I64, &[4, 5]),
         number(0.5, DType::Bool),
         number(-2.9, DType::I32),
+        instr(Op::RandomBits, smallvec![Attr::Ints(sizes[..].into())], DType::I64, &[0, 1, 4]),
     ];
     let body = LoopBody {
         sizes: sizes[..].into(),
         reads: vec![DType::I64, DType::I64, DType::F64, DType::Bool, DType::I64, DType::I64],
         instrs,
-        results: vec![6, 7, 8, 9, 10, 11, 12, 2, 3],
+        results: vec![6, 7, 8, 9, 10, 11, 12, 13, 2, 3],
     };
     let types = [
         DType::F32,
@@ -223,6 +224,7 @@ fn scalars_indices_constants_and_random_numbers() {
         DType::I64,
         DType::Bool,
         DType::I32,
+        DType::I64,
         DType::F64,
         DType::Bool,
     ];

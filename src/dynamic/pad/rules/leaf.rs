@@ -49,11 +49,11 @@ pub fn random(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Sto
     let axes = pass.sources(n, &pass.points.sizes(node.first));
     let sizes = dims(&axes);
     if follows_order(&axes) {
-        let id = pass.op(Op::Random, &inputs, smallvec![Attr::Ints(sizes)])?;
+        let id = pass.op(node.op, &inputs, smallvec![Attr::Ints(sizes)])?;
         return Ok(anything(id, axes));
     }
     let all = smallvec![Attr::Ints(smallvec![numel(&sizes)])];
-    let numbers = pass.op(Op::Random, &inputs, all)?;
+    let numbers = pass.op(node.op, &inputs, all)?;
     let places = pass.places(&axes)?;
     let places = pass.b.reshape(places, &sizes)?;
     let id = pass.op(Op::Take, &[numbers, places], smallvec![Attr::Int(0)])?;

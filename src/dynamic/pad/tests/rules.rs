@@ -255,7 +255,8 @@ fn random_numbers_are_those_of_the_exact_sizes() {
         each_length(&|b, s| {
             let (seed, offset) = (b.scalar(0, I64)?, b.scalar(1, I64)?);
             let sizes = sizes(s[0]);
-            Ok(vec![b.op(Op::Random, &[seed, offset], attrs([ints(&sizes)]))?])
+            let draw = |b: &mut Builder, op| b.op(op, &[seed, offset], attrs([ints(&sizes)]));
+            Ok(vec![draw(b, Op::Random)?, draw(b, Op::RandomBits)?])
         });
     }
 }

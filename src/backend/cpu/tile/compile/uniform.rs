@@ -3,7 +3,6 @@
 
 use super::{Arg, Compiler};
 use crate::backend::cpu::element::TileType;
-use crate::op::Op;
 use crate::plan::Reg;
 
 impl Compiler<'_> {
@@ -14,7 +13,7 @@ impl Compiler<'_> {
         for (n, instr) in self.body.instrs.iter().enumerate() {
             let reg = uniform.len() as Reg;
             let is_own = !self.in_loop(n) && self.link(instr, 0).is_none();
-            let is_pure = instr.op != Op::Random && !self.code.can_fail;
+            let is_pure = !instr.op.draws() && !self.code.can_fail;
             let computed = is_own && is_pure && !self.one_hot_selects.contains_key(&reg);
             let of_numbers = instr.args.iter().all(|&arg| uniform[arg as usize]);
             uniform.push(self.written(reg).is_some() || computed && of_numbers);

@@ -5,8 +5,10 @@ use super::super::compute;
 use super::super::space::Position;
 use super::{Run, TileElement, Tiles};
 use crate::backend::cpu::element::TileType;
+use crate::backend::cpu::pool::Scratch;
 use crate::dtype::{DType, Float8};
 use crate::op::Op;
+use crate::op::philox::Drawn;
 
 impl Run<'_> {
     /// False when an integer was divided by zero.
@@ -28,9 +30,8 @@ impl Run<'_> {
         let mut defined = true;
         match (op, args) {
             (Op::Select, &[c, a, b]) => self.select(tile_type, c, a, b, to, at, tiles),
-            (Op::Random, &[s, o, i]) => self.into::<f32>(to, at, tiles, |t, y| {
-                compute::random(self.arg(s, at, t), self.arg(o, at, t), self.arg(i, at, t), y);
-            }),
+            (Op::Random, &[s, o, i]) => self.draw::<f32>([s, o, i], to, at, tiles),
+            (Op::RandomBits, &[s, o, i]) => self.draw::<i64>([s, o, i], to, at, tiles),
             (_, &[a]) => {
                 match tile_type {
                     TileType::F32 => self
@@ -62,6 +63,24 @@ impl Run<'_> {
             _ => panic!("{} with {} operands", op.name(), args.len()),
         }
         defined
+    }
+
+    /// Of a seed, an offset and the places of the elements.
+    fn draw<T: TileElement + Scratch + Drawn>(
+        &self,
+        [seed, offset, index]: [Arg; 3],
+        to: Arg,
+        at: &Position,
+        tiles: &mut Tiles,
+    ) {
+        self.into::<T>(to, at, tiles, |t, y| {
+            compute::random(
+                self.arg(seed, at, t),
+                self.arg(offset, at, t),
+                self.arg(index, at, t),
+                y,
+            );
+        });
     }
 
     fn compare(
