@@ -1,9 +1,10 @@
 //! Rules of the reductions.
 
 use super::{Flow, Step};
+use crate::dtype::DType;
 use crate::graph::math::{V, wide};
+use crate::op::index::Reduction;
 use crate::op::{Attr, Op};
-use crate::shape::Dims;
 use smallvec::smallvec;
 
 /// `v`, of the sizes of the result, repeated along the axes that the reduction dropped.
@@ -43,15 +44,57 @@ pub fn shares<'m>(x: V<'m>, y: V<'m>, axes: &[i64]) -> V<'m> {
     (is_chosen / is_chosen.reduce(Op::Sum, axes, true)).cast(x.dtype())
 }
 
-/// Summed from the other end.
-pub fn cumsum<'m>(s: &Step<'m, '_>) -> Flow<'m> {
-    let axis = s.int(0);
+/// What is done with a value along an axis.
+fn along(v: V<'_>, op: Op, axis: i64) -> V<'_> {
+    v.math().op(op, &[v], smallvec![Attr::Int(axis)])
+}
+
+/// Sums from each element on.
+fn rest<'m>(v: V<'m>, axis: i64) -> V<'m> {
     let reversed = |v: V<'m>| {
         let size = v.sizes()[axis as usize];
-        let last = s.math.full(size as f64 - 1.0, crate::dtype::DType::I64, &[size]);
-        let places = last - s.math.iota(&Dims::from_slice(&[size]), 0, crate::dtype::DType::I64);
-        s.math.op(Op::Take, &[v, places], smallvec![Attr::Int(axis)])
+        let last = v.math().full(size as f64 - 1.0, DType::I64, &[size]);
+        let places = last - v.math().iota(&[size], 0, DType::I64);
+        v.math().op(Op::Take, &[v, places], smallvec![Attr::Int(axis)])
     };
-    let sums = s.math.op(Op::CumSum, &[reversed(s.dy())], smallvec![Attr::Int(axis)]);
-    Ok(vec![Some(reversed(sums))])
+    reversed(along(reversed(v), Op::CumSum, axis))
+}
+
+pub fn cumsum<'m>(s: &Step<'m, '_>) -> Flow<'m> {
+    Ok(vec![Some(rest(s.dy(), s.int(0)))])
+}
+
+pub fn cumprod<'m>(s: &Step<'m, '_>) -> Flow<'m> {
+    Ok(vec![Some(of_cumprod(s.x[0], s.dy(), s.int(0)))])
+}
+
+/// The gradient of a running product. Before the first 0 a product is divided by the element. It stands in all products from
+/// there on, which are those of the others where it is the only 0; elements after it move nothing.
+pub fn of_cumprod<'m>(x: V<'m>, dy: V<'m>, axis: i64) -> V<'m> {
+    let dtype = x.dtype();
+    let (x, dy) = (x.cast(wide(dtype)), dy.cast(wide(dtype)));
+    let zeros = along(x.eq(0.0).cast(DType::I64), Op::CumSum, axis);
+    let is_before = zeros.eq(0.0);
+    let is_first = x.eq(0.0).and(zeros.eq(1.0));
+    let one = x.math().constant(1.0, x.dtype());
+    let terms = dy * along(is_first.select(one, x), Op::CumProd, axis);
+    let before = rest(is_before.select(terms, 0.0), axis) / is_before.select(x, 1.0);
+    let first = is_first.select(rest(is_before.not().select(terms, 0.0), axis), 0.0);
+    is_before.select(before, first).cast(dtype)
+}
+
+/// Where the largest so far is, the last of equals and of NaN: i64.
+pub fn places_of_cummax<'m>(x: V<'m>, largest: V<'m>, axis: i64) -> V<'m> {
+    let place = x.math().iota(&x.sizes(), axis as usize, DType::I64);
+    let is_found = x.eq(largest).or(x.ne(x));
+    along(is_found.select(place, 0.0), Op::CumMax, axis)
+}
+
+/// Of equals the last one moves.
+pub fn cummax<'m>(s: &Step<'m, '_>) -> Flow<'m> {
+    let (x, axis) = (s.x[0], s.int(0));
+    let zero = s.math.zeros(x.dtype(), &x.sizes());
+    let operands = [zero, places_of_cummax(x, s.y[0], axis), s.dy()];
+    let attrs = smallvec![Attr::Int(axis), Reduction::Sum.attr()];
+    Ok(vec![Some(s.math.op(Op::Scatter, &operands, attrs))])
 }

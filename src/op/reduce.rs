@@ -1,6 +1,7 @@
 //! Reductions, running sums and matrix products: floats are accumulated in f64 and rounded once, integers wrap.
 
 use super::array::Array;
+use super::pointwise::max;
 use super::{Attr, Eval, Ty, Tys, check};
 use crate::dtype::{DType, Float8};
 use crate::error::Result;
@@ -21,7 +22,12 @@ pub const ARGMAX: Eval =
     Eval::Whole(|x, a, o| arg_of(x, a, o, |new, old| new > old, |new, old| new > old));
 pub const ARGMIN: Eval =
     Eval::Whole(|x, a, o| arg_of(x, a, o, |new, old| new < old, |new, old| new < old));
-pub const CUMSUM: Eval = Eval::Whole(cumsum);
+pub const CUMSUM: Eval =
+    Eval::Whole(|x, a, o| running(x, a, o, 0.0, |a, b| a + b, i64::wrapping_add));
+pub const CUMPROD: Eval =
+    Eval::Whole(|x, a, o| running(x, a, o, 1.0, |a, b| a * b, i64::wrapping_mul));
+pub const CUMMAX: Eval =
+    Eval::Whole(|x, a, o| running(x, a, o, f64::NEG_INFINITY, |a, b| max(&[a, b]), i64::max));
 pub const TOP_K: Eval = Eval::Whole(top_k);
 pub const MATMUL: Eval = Eval::Whole(matmul);
 pub const SCALED_MATMUL: Eval = Eval::Whole(scaled_matmul);
@@ -272,18 +278,25 @@ fn arg_of(
     Ok(vec![y])
 }
 
-fn cumsum(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
+fn running(
+    x: &[&Array],
+    attrs: &[Attr],
+    outs: &[Ty],
+    neutral: f64,
+    float: fn(f64, f64) -> f64,
+    int: fn(i64, i64) -> i64,
+) -> Result<Vec<Array>> {
     let (outer, inner) = groups(&x[0].ty, &[attrs[0].int()]);
     let mut y = Array::zeros(&outs[0]);
     for start in outer.indices() {
-        let (mut float, mut int) = (0.0, 0i64);
+        let (mut so_far, mut whole) = (neutral, neutral as i64);
         for m in inner.indices().map(|step| (start + step) as usize) {
             if y.ty.dtype.is_float() {
-                float += x[0].f64(m);
-                y.set_f64(m, float);
+                so_far = float(so_far, x[0].f64(m));
+                y.set_f64(m, so_far);
             } else {
-                int = int.wrapping_add(x[0].i64(m));
-                y.set_i64(m, int);
+                whole = int(whole, x[0].i64(m));
+                y.set_i64(m, whole);
             }
         }
     }

@@ -220,6 +220,12 @@ macro_rules! primitives {
         /// Running sum along `axis`.
         CumSum { "cumsum" Reduction Exactly(1), ["axis"], reduce::cumulative, reduce::CUMSUM, reduce::flops, folds: false }
             grad (Flows(reduce::cumsum)) padded (One(reduce::cumulative));
+        /// Running product along `axis`.
+        CumProd { "cumprod" Reduction Exactly(1), ["axis"], reduce::cumulative, reduce::CUMPROD, reduce::flops, folds: false }
+            grad (Flows(reduce::cumprod)) padded (One(reduce::cumulative));
+        /// The largest so far along `axis`; NaN wins.
+        CumMax { "cummax" Reduction Exactly(1), ["axis"], reduce::cumulative, reduce::CUMMAX, reduce::flops, folds: false, exact: true }
+            grad (Flows(reduce::cummax)) padded (One(reduce::cumulative));
 
         // ---- contraction
         /// The sums over j of x[…, j, :] · exp(∓2πi jk / n), of complex numbers as pairs `[…, n, 2]`, not normalized; + if

@@ -67,7 +67,7 @@ fn expanded<'m>(
         }
         // Nothing to read from, or to sum up.
         Op::Take => math.zeros(out.dtype, &out.sizes),
-        Op::CumSum => x[0],
+        Op::CumSum | Op::CumProd | Op::CumMax => x[0],
         Op::GroupedMatmul => return grouped_matmul(x[0], x[1], x[2]),
         Op::Gather => {
             let index = along(x[1], &x[0].sizes(), attrs[0].int());

@@ -192,7 +192,12 @@ pub fn reduce_window(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     let ones = vec![1; rank];
     let (mut window, mut strides, mut dilations) = (ones.clone(), ones.clone(), ones);
     let mut padding = vec![[0, 0]; rank];
-    if node.op == Op::CumSum {
+    let (neutral, body) = match node.op {
+        Op::CumProd => (1.0, "stablehlo.multiply"),
+        Op::CumMax => (f64::NEG_INFINITY, "stablehlo.maximum"),
+        _ => (0.0, "stablehlo.add"),
+    };
+    if node.op != Op::SumPool {
         let axis = node.attrs[0].int() as usize;
         if ty.sizes[axis] < 2 {
             return false;
@@ -209,7 +214,7 @@ pub fn reduce_window(p: &mut Printer, node: &Node, name: &'static str) -> bool {
             padding[d + 2] = [pad, reach - pad - ty.sizes[d + 2]];
         }
     }
-    let init = p.number(0.0, ty.dtype);
+    let init = p.number(neutral, ty.dtype);
     let pads: Vec<String> = padding.iter().map(|pair| list(pair)).collect();
     let one = type_name(&Ty::new(ty.dtype, &[]));
     let (from, to) = (type_name(&ty), p.ty(node.first));
@@ -220,7 +225,7 @@ pub fn reduce_window(p: &mut Printer, node: &Node, name: &'static str) -> bool {
         "{result} = \"{name}\"({x}, {init}) <{{padding = dense<[{}]> : tensor<{rank}x2xi64>, window_dimensions = {window}, window_strides = {strides}, window_dilations = {dilations}}}> ({{",
         pads.join(", ")
     ));
-    region(p, "stablehlo.add", &one);
+    region(p, body, &one);
     p.line(format!("}}) : ({from}, {one}) -> {to}"));
     true
 }

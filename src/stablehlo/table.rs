@@ -139,7 +139,7 @@ pub static TABLE: &[Row] = &[
     row("stablehlo.reduce", 2, reduce::reduce)
         .prints(&[Sum, Prod, ReduceMax, ReduceMin, Any, All], print::reduce),
     row("stablehlo.reduce_window", 2, window::reduce_window)
-        .prints(&[CumSum, SumPool], print::reduce_window),
+        .prints(&[CumSum, CumProd, CumMax, SumPool], print::reduce_window),
     row("stablehlo.select_and_scatter", 3, window::select_and_scatter),
     row("stablehlo.sort", 1, order::sort),
     row("chlo.top_k", 1, order::top_k),

@@ -28,11 +28,7 @@ pub const ROWS: &[Row] = &[
         .complex_by(|c| map(c, |z| of_complex::logarithm(z, 2.0))),
     row("log10", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| logarithm(x, 10.0)))
         .complex_by(|c| map(c, |z| of_complex::logarithm(z, 10.0))),
-    row("logaddexp", PLAIN, |c| {
-        c.elementwise([0, 1], FloatFormula, |[a, b]| {
-            log_of_sum(a, b, (-(a - b).abs()).exp().unary(Op::Log1p))
-        })
-    }),
+    row("logaddexp", PLAIN, |c| c.elementwise([0, 1], FloatFormula, |[a, b]| log_add_exp(a, b))),
     row("logaddexp2", PLAIN, |c| {
         c.elementwise([0, 1], FloatFormula, |[a, b]| {
             let apart = (-(a - b).abs() * LN_2).exp().unary(Op::Log1p);
@@ -142,6 +138,11 @@ fn edges<'a>(
     let low = c.number(i, 0.0, result)?.cast(compute);
     let high = (1.0 - low).cast(result).cast(compute);
     Ok(([low, high], low.lt(0.0).not()))
+}
+
+/// log(exp(a) + exp(b))
+pub fn log_add_exp<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
+    log_of_sum(a, b, (-(a - b).abs()).exp().unary(Op::Log1p))
 }
 
 /// The larger one and `apart`, where that has a meaning: equal infinities have no difference.

@@ -1,10 +1,12 @@
 //! Reductions, and what goes along one dimension.
 
+use super::elementary::log_add_exp;
 use super::{PLAIN, always};
 use crate::aten::call::{Call, wide, wrap_dim};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::grad::{of_cumprod, places_of_cummax};
 use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::invalid;
@@ -84,13 +86,25 @@ pub const ROWS: &[Row] = &[
     row("linalg_vector_norm", PLAIN, |c| norm(c, c.float(1, 2.0)?, c.dtype(4)?))
         .fixed(&[1])
         .complex(),
+    row("renorm", PLAIN, renorm).fixed(&[1]),
     row("norm", &["ScalarOpt_dim", "out"], |c| norm(c, c.float(1, 2.0)?, None))
         .fixed(&[1])
         .complex(),
     row("norm", &["ScalarOpt_dim_dtype", "dtype_out"], |c| norm(c, c.float(1, 2.0)?, c.dtype(4)?))
         .fixed(&[1])
         .complex(),
-    row("cumsum", PLAIN, cumsum).complex(),
+    row("cumsum", PLAIN, |c| running(c, Op::CumSum)).complex(),
+    row("cumprod", PLAIN, |c| running(c, Op::CumProd)),
+    // `(grad, input, dim, output)`
+    row("cumprod_backward", &[""], |c| {
+        let (dy, x) = (c.tensor(0)?, c.tensor(1)?);
+        let dim = c.dim(2, 0, x.rank())? as i64;
+        let dx = of_cumprod(at_least_1d(x), at_least_1d(dy), dim);
+        Ok(vec![dx.reshape(&x.sizes())])
+    }),
+    row("cummax", PLAIN, |c| running_extreme(c, |x| x)),
+    row("cummin", PLAIN, |c| running_extreme(c, reversed)),
+    row("logcumsumexp", PLAIN, logcumsumexp).floats(),
     row("logsumexp", PLAIN, logsumexp),
 ];
 
@@ -290,9 +304,13 @@ fn norm<'a>(c: &Call<'a>, order: f64, dtype: Option<DType>) -> Outs<'a> {
     let dtype = x.dtype();
     let x = x.cast(wide(dtype));
     let (axes, keep) = (axes(c, Some(2), x.rank())?, c.bool(3, false)?);
-    let total = |terms: V<'a>| terms.reduce(Op::Sum, &axes, keep);
+    Ok(vec![norm_over(x, order, &axes, keep).cast(dtype)])
+}
+
+fn norm_over<'a>(x: V<'a>, order: f64, axes: &[i64], keep: bool) -> V<'a> {
+    let total = |terms: V<'a>| terms.reduce(Op::Sum, axes, keep);
     // The norm of one number is its size, though its power may be no number of the type.
-    let y = if order != 0.0 && count(x, &axes) == 1.0 {
+    if order != 0.0 && count(x, axes) == 1.0 {
         total(x.abs())
     } else if order == 2.0 {
         total(x * x).sqrt()
@@ -301,28 +319,85 @@ fn norm<'a>(c: &Call<'a>, order: f64, dtype: Option<DType>) -> Outs<'a> {
     } else if order == 0.0 {
         total(x.ne(0.0).cast(x.dtype()))
     } else if order == f64::INFINITY {
-        x.abs().reduce(Op::ReduceMax, &axes, keep)
+        x.abs().reduce(Op::ReduceMax, axes, keep)
     } else if order == f64::NEG_INFINITY {
-        x.abs().reduce(Op::ReduceMin, &axes, keep)
+        x.abs().reduce(Op::ReduceMin, axes, keep)
     } else {
         total(x.abs().pow(order)).pow(1.0 / order)
-    };
-    Ok(vec![y.cast(dtype)])
+    }
 }
 
-fn cumsum<'a>(c: &Call<'a>) -> Outs<'a> {
+/// `(self, p, dim, maxnorm)`: what is at each place of a dimension, made smaller to that norm if it is larger.
+fn renorm<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let (order, dim) = (c.float(1, 2.0)?, c.dim(2, 0, x.rank())? as i64);
+    if x.rank() < 2 {
+        return invalid!("renorm: input needs at least 2 dimensions, got {} dimensions", x.rank());
+    }
+    if order <= 0.0 {
+        return invalid!("renorm: non-positive norm not supported");
+    }
+    let others: Dims = (0..x.rank() as i64).filter(|&axis| axis != dim).collect();
+    let compute = wide(x.dtype());
+    let [most] = c.parameters([(3, 0.0)], compute)?;
+    let norm = norm_over(x.cast(compute), order, &others, true);
+    let factor = norm.gt(most).select(most / (norm + 1e-7), 1.0).cast(x.dtype());
+    Ok(vec![x * factor])
+}
+
+/// Sums or products of the elements up to each.
+fn running<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
     let x = c.tensor(0)?;
     let dtype = sum_dtype(c, x.dtype(), c.dtype(2)?);
     let dim = c.dim(1, 0, x.rank())?;
     let terms = at_least_1d(x).cast(dtype);
-    // Whether any so far is true: that they are some, as a number.
+    // Whether any so far is true, or all are: that the sum is some, or the product 1.
     let terms = if dtype == DType::Bool { terms.cast(DType::I64) } else { terms };
-    let sums = |terms: V<'a>| c.math.op(Op::CumSum, &[terms], smallvec![Attr::Int(dim as i64)]);
+    let along = |terms: V<'a>| c.math.op(op, &[terms], smallvec![Attr::Int(dim as i64)]);
     let y = match dtype.is_complex() {
-        true => complex::by_part([terms], |[terms]| sums(terms)),
-        false => sums(terms),
+        true => complex::by_part([terms], |[terms]| along(terms)),
+        false => along(terms),
     };
     Ok(vec![y.reshape(&x.sizes()).cast(dtype)])
+}
+
+/// In the reversed order.
+fn reversed(x: V) -> V {
+    if x.dtype().is_float() { -x } else { x.not() }
+}
+
+/// The first elements of an order so far, and where each is: the last of equals and of NaN, which precedes all. `key` brings it to
+/// that of descending numbers.
+fn running_extreme<'a>(c: &Call<'a>, key: fn(V<'a>) -> V<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let axis = c.dim(1, 0, x.rank())? as i64;
+    let line = at_least_1d(x);
+    let key = key(if line.dtype() == DType::Bool { line.cast(DType::U8) } else { line });
+    let attrs = smallvec![Attr::Int(axis)];
+    let largest = c.math.op(Op::CumMax, &[key], attrs.clone());
+    let places = places_of_cummax(key, largest, axis);
+    let values = c.math.op(Op::Gather, &[line, places], attrs);
+    Ok([values, places].map(|v| v.reshape(&x.sizes())).to_vec())
+}
+
+/// log(sum(exp(x))) of the elements up to each: of the last 1, 2, 4, … of them.
+fn logcumsumexp<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let dim = c.dim(1, 0, x.rank())?;
+    let mut y = at_least_1d(x).cast(wide(x.dtype()));
+    let (sizes, mut step) = (y.sizes(), 1);
+    while step < sizes[dim] {
+        let mut missing = sizes.clone();
+        missing[dim] = step;
+        let nothing = c.math.full(f64::NEG_INFINITY, y.dtype(), &missing);
+        let before = c.math.concat(&[nothing, y.narrow(dim, 0, sizes[dim] - step)], dim);
+        y = log_add_exp(before, y);
+        step *= 2;
+    }
+    // As many rounds as these sizes need.
+    let least = (step / 2 + 1).min(sizes[dim]);
+    c.math.guard(Guard::between(least, sizes[dim], step));
+    Ok(vec![y.reshape(&x.sizes()).cast(x.dtype())])
 }
 
 /// log(sum(exp(x))), shifted by the maximum where that is finite.

@@ -201,6 +201,101 @@ fn running_sums() {
 }
 
 #[test]
+fn running_products() {
+    let x = wave(F32, &[2, 3], 1);
+    let v = x.to_f64s();
+    let expected = [v[0], v[0] * v[1], v[0] * v[1] * v[2], v[3], v[3] * v[4], v[3] * v[4] * v[5]];
+    let of =
+        |x: &Array, dim: i64, dtype: TrialArg| only("aten::cumprod", &[x.into(), at(dim), dtype]);
+    check("cumprod", &of(&x, -1, NONE), F32, &[2, 3], &expected);
+    let few = Array::from_f64(I8, &[4], &[3.0, -2.0, 100.0, 5.0]);
+    check("integers", &of(&few, 0, NONE), I64, &[4], &[3.0, -6.0, -600.0, -3000.0]);
+    check("as i8", &of(&few, 0, dtype(I8)), I8, &[4], &[3.0, -6.0, -88.0, 72.0]);
+    let truths = Array::from_f64(Bool, &[3], &[1.0, 0.0, 1.0]);
+    check("bool", &of(&truths, 0, dtype(Bool)), Bool, &[3], &[1.0, 0.0, 0.0]);
+    check("a number", &of(&wave(F64, &[], 1), 0, NONE), F64, &[], &wave(F64, &[], 1).to_f64s());
+    check("nothing", &of(&wave(F64, &[2, 0], 1), 1, NONE), F64, &[2, 0], &[]);
+}
+
+/// By the sums that the gradient stands for, with no, one and two zeros.
+#[test]
+fn gradients_of_running_products() {
+    for (zeros, dtype) in [(0b0, F64), (0b10, F64), (0b101, F32), (0b1_0001, F64), (0b1_1000, BF16)]
+    {
+        let n = 5;
+        let list: Vec<f64> =
+            (0..n).map(|i| if zeros >> i & 1 == 1 { 0.0 } else { 0.5 + 0.25 * i as f64 }).collect();
+        let x = Array::from_f64(dtype, &[n as i64], &list);
+        let dy = Array::from_f64(dtype, &[n as i64], &[1.0, -2.0, 0.5, 4.0, 1.5]);
+        let y = only("aten::cumprod", &[(&x).into(), at(0), NONE]);
+        let slope =
+            |k: usize, i: usize| -> f64 { (0..=i).filter(|&j| j != k).map(|j| list[j]).product() };
+        let expected: Vec<f64> =
+            (0..n).map(|k| (k..n).map(|i| dy.f64(i) * slope(k, i)).sum()).collect();
+        let args = [(&dy).into(), (&x).into(), at(0), (&y).into()];
+        check("gradient", &only("aten::cumprod_backward", &args), dtype, &[5], &expected);
+    }
+}
+
+#[test]
+fn running_extremes() {
+    let nan = f64::NAN;
+    let both = |name: &str, x: &Array, dim: i64| {
+        let mut found = apply(name, &[x.into(), at(dim)]).unwrap();
+        let places = found.remove(1);
+        assert_eq!((places.ty.dtype, &places.ty.sizes), (I64, &x.ty.sizes), "{name}");
+        (found.remove(0), places.to_f64s())
+    };
+    let list = [1.0, 3.0, 2.0, 3.0, nan, 5.0, nan, -1.0];
+    for dtype in [F32, F64, F16, BF16] {
+        let x = Array::from_f64(dtype, &[8], &list);
+        let (largest, places) = both("aten::cummax", &x, 0);
+        check("cummax", &largest, dtype, &[8], &[1.0, 3.0, 3.0, 3.0, nan, nan, nan, nan]);
+        assert_eq!(places, [0.0, 1.0, 1.0, 3.0, 4.0, 4.0, 6.0, 6.0]);
+        let (least, places) = both("aten::cummin", &x, 0);
+        check("cummin", &least, dtype, &[8], &[1.0, 1.0, 1.0, 1.0, nan, nan, nan, nan]);
+        assert_eq!(places, [0.0, 0.0, 0.0, 0.0, 4.0, 4.0, 6.0, 6.0]);
+    }
+    for (dtype, least) in [(U8, 0), (I8, -128), (I64, i64::MIN)] {
+        let mut x = Array::zeros(&Ty::new(dtype, &[2, 3]));
+        for (i, n) in [7, least, 7, least, least, 9].into_iter().enumerate() {
+            x.set_i64(i, n);
+        }
+        let (largest, places) = both("aten::cummax", &x, 1);
+        assert_eq!([largest.i64(2), largest.i64(3), largest.i64(5)], [7, least, 9], "{dtype}");
+        assert_eq!(places, [0.0, 0.0, 2.0, 0.0, 1.0, 2.0]);
+        let (smallest, places) = both("aten::cummin", &x, 1);
+        assert_eq!([smallest.i64(0), smallest.i64(2), smallest.i64(5)], [7, least, least]);
+        assert_eq!(places, [0.0, 1.0, 1.0, 0.0, 1.0, 1.0]);
+    }
+    let truths = Array::from_f64(Bool, &[4], &[0.0, 1.0, 0.0, 1.0]);
+    let (any, places) = both("aten::cummax", &truths, 0);
+    check("bool", &any, Bool, &[4], &[0.0, 1.0, 1.0, 1.0]);
+    assert_eq!(places, [0.0, 1.0, 1.0, 3.0]);
+    let (all, places) = both("aten::cummin", &truths, 0);
+    check("bool", &all, Bool, &[4], &[0.0; 4]);
+    assert_eq!(places, [0.0, 0.0, 2.0, 2.0]);
+    assert_eq!(both("aten::cummax", &wave(F32, &[], 1), 0).1, [0.0]);
+    assert!(both("aten::cummin", &wave(F32, &[0, 2], 1), 0).1.is_empty());
+}
+
+#[test]
+fn running_logarithms_of_sums() {
+    let of = |x: &Array, dim: i64| only("aten::logcumsumexp", &[x.into(), at(dim)]);
+    for n in [0, 1, 2, 3, 7, 8, 9] {
+        let x = wave(F64, &[2, n], 1);
+        let v = x.to_f64s();
+        let n = n as usize;
+        let sum = |i: usize| v[i / n * n..=i].iter().map(|x| x.exp()).sum::<f64>().ln();
+        let expected: Vec<f64> = (0..v.len()).map(sum).collect();
+        check("logcumsumexp", &of(&x, 1), F64, &[2, n as i64], &expected);
+    }
+    let (inf, nan) = (f64::INFINITY, f64::NAN);
+    let x = Array::from_f64(F32, &[7], &[-inf, -inf, -1000.0, 1000.0, 0.0, inf, nan]);
+    check("odd", &of(&x, 0), F32, &[7], &[-inf, -inf, -1000.0, 1000.0, 1000.0, inf, nan]);
+}
+
+#[test]
 fn histograms() {
     let x = Array::from_f64(F32, &[2, 4], &[0.0, 1.0, 2.0, 2.5, 4.0, -1.0, 5.0, f64::NAN]);
     let of = |x: &Array, min: f64, max: f64| {

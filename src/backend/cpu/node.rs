@@ -61,7 +61,7 @@ pub fn run(
         Op::IndexAdd => index::index_add(attrs, &reads, writes),
         Op::Scatter => index::scatter(attrs, &reads, writes),
         Op::ArgMax | Op::ArgMin => scan::arg(op, attrs, &reads, &writes[0]),
-        Op::CumSum => scan::cumsum(attrs, &reads, &writes[0]),
+        Op::CumSum | Op::CumProd | Op::CumMax => scan::running(op, attrs, &reads, &writes[0]),
         Op::Fft => fft::fft(attrs, &reads[0], &writes[0]),
         Op::TopK => order::top_k(attrs, &reads[0], &writes[0], &writes[1]),
         Op::Conv | Op::ConvGradInput | Op::ConvGradWeight => {
@@ -103,7 +103,9 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
     match op {
         Op::Concat | Op::GroupedMatmul => true,
         Op::AsStridedScatter => assemble::overwritten(attrs, &writes[0]).is_injective(),
-        Op::CumSum => reads[0].dtype == writes[0].dtype && !nothing(&writes[0]),
+        Op::CumSum | Op::CumProd | Op::CumMax => {
+            reads[0].dtype == writes[0].dtype && !nothing(&writes[0])
+        }
         op if op.row().by_rows > 0 => true,
         Op::Recurrent | Op::RecurrentGrad => writes[0].dtype == DType::F32 && !nothing(&writes[0]),
         Op::LogSumExp | Op::Attention | Op::AttentionGrad => !reads.iter().any(nothing),

@@ -1,4 +1,4 @@
-//! Along one axis: `argmax`, `argmin` and `cumsum`.
+//! Along one axis: places of extremes, and what runs along.
 
 use super::access::Bound;
 use super::element::{Bf16, F16, Stored, store_run};
@@ -12,19 +12,19 @@ use crate::shape::numel;
 /// Elements before, along and after the axis.
 type Shape = (usize, usize, usize);
 
-/// Calls a function that is generic over an element and its lane.
+/// Calls a function that is generic over an element and its lane, and perhaps what is done with them.
 macro_rules! by_lane {
-    ($dtype:expr, $f:ident($($arg:expr),*)) => {
+    ($dtype:expr, $f:ident $(<$of:ty>)? ($($arg:expr),*)) => {
         match $dtype {
-            DType::F32 => $f::<f32, f32>($($arg),*),
-            DType::F64 => $f::<f64, f64>($($arg),*),
-            DType::F16 => $f::<F16, f32>($($arg),*),
-            DType::BF16 => $f::<Bf16, f32>($($arg),*),
-            DType::U8 => $f::<u8, i64>($($arg),*),
-            DType::I8 => $f::<i8, i64>($($arg),*),
-            DType::I16 => $f::<i16, i64>($($arg),*),
-            DType::I32 => $f::<i32, i64>($($arg),*),
-            DType::I64 => $f::<i64, i64>($($arg),*),
+            DType::F32 => $f::<f32, f32 $(, $of)?>($($arg),*),
+            DType::F64 => $f::<f64, f64 $(, $of)?>($($arg),*),
+            DType::F16 => $f::<F16, f32 $(, $of)?>($($arg),*),
+            DType::BF16 => $f::<Bf16, f32 $(, $of)?>($($arg),*),
+            DType::U8 => $f::<u8, i64 $(, $of)?>($($arg),*),
+            DType::I8 => $f::<i8, i64 $(, $of)?>($($arg),*),
+            DType::I16 => $f::<i16, i64 $(, $of)?>($($arg),*),
+            DType::I32 => $f::<i32, i64 $(, $of)?>($($arg),*),
+            DType::I64 => $f::<i64, i64 $(, $of)?>($($arg),*),
             other => return internal!("no order on {other}"),
         }
     };
@@ -64,46 +64,68 @@ fn arg_as<S: Stored<L>, L: PartialOrd + Copy>(
     });
 }
 
-/// A lane in which running sums are kept, in `Acc`.
-trait Running: Copy + Default {
-    type Acc: Copy + Default;
-    fn step(sum: Self::Acc, v: Self) -> Self::Acc;
-    fn round(sum: Self::Acc) -> Self;
+/// What is kept of the numbers of a lane so far. Types without values say what it is.
+trait Running<L> {
+    type Kept: Copy;
+    const NEUTRAL: Self::Kept;
+    fn step(kept: Self::Kept, v: L) -> Self::Kept;
+    fn round(kept: Self::Kept) -> L;
 }
 
+enum Sum {}
+enum Product {}
+enum Largest {}
+
 macro_rules! running {
-    ($($t:ty: $acc:ty, |$s:ident, $v:ident| $e:expr;)*) => {$(
-        impl Running for $t {
-            type Acc = $acc;
-            fn step($s: $acc, $v: $t) -> $acc { $e }
-            fn round(sum: $acc) -> $t { sum as $t }
+    ($($op:ident $t:ty: $kept:ty, $neutral:expr, |$s:ident, $v:ident| $e:expr;)*) => {$(
+        impl Running<$t> for $op {
+            type Kept = $kept;
+            const NEUTRAL: $kept = $neutral;
+            fn step($s: $kept, $v: $t) -> $kept { $e }
+            fn round(kept: $kept) -> $t { kept as $t }
         }
     )*};
 }
 running! {
-    f32: f64, |s, v| s + v as f64;
-    f64: f64, |s, v| s + v;
-    i64: i64, |s, v| s.wrapping_add(v);
+    Sum f32: f64, 0.0, |s, v| s + v as f64;
+    Sum f64: f64, 0.0, |s, v| s + v;
+    Sum i64: i64, 0, |s, v| s.wrapping_add(v);
+    Product f32: f64, 1.0, |p, v| p * v as f64;
+    Product f64: f64, 1.0, |p, v| p * v;
+    Product i64: i64, 1, |p, v| p.wrapping_mul(v);
+    Largest f32: f32, f32::NEG_INFINITY, |m, v| if m >= v || m.is_nan() { m } else { v };
+    Largest f64: f64, f64::NEG_INFINITY, |m, v| if m >= v || m.is_nan() { m } else { v };
+    Largest i64: i64, i64::MIN, |m, v| m.max(v);
 }
 
-pub fn cumsum(attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()> {
+/// `cumsum`, `cumprod` or `cummax`.
+pub fn running(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()> {
     if reads[0].dtype != write.dtype {
-        return internal!("cumsum of {} as {}", reads[0].dtype, write.dtype);
+        return internal!("{} of {} as {}", op.name(), reads[0].dtype, write.dtype);
     }
-    by_lane!(write.dtype, cumsum_as(&reads[0], shape(&reads[0], attrs), write));
+    let (x, shape) = (&reads[0], shape(&reads[0], attrs));
+    match op {
+        Op::CumSum => by_lane!(write.dtype, running_as<Sum>(x, shape, write)),
+        Op::CumProd => by_lane!(write.dtype, running_as<Product>(x, shape, write)),
+        _ => by_lane!(write.dtype, running_as<Largest>(x, shape, write)),
+    }
     Ok(())
 }
 
-fn cumsum_as<S: Stored<L>, L: Running>(x: &Bound, (_, n, inner): Shape, write: &Bound) {
+fn running_as<S: Stored<L>, L: Copy + Default, R: Running<L>>(
+    x: &Bound,
+    (_, n, inner): Shape,
+    write: &Bound,
+) {
     let x = x.dense::<S>();
     parallel_chunks(write.result::<S>(), n * inner, 16 * n * inner, |outer, out| {
-        let mut sums = vec![L::Acc::default(); inner];
+        let mut kept = vec![R::NEUTRAL; inner];
         let mut row = vec![L::default(); inner];
         for (j, out) in out.chunks_exact_mut(inner).enumerate() {
             let from = &x[(outer * n + j) * inner..][..inner];
-            for ((sum, to), v) in sums.iter_mut().zip(&mut row).zip(from) {
-                *sum = L::step(*sum, v.load());
-                *to = L::round(*sum);
+            for ((kept, to), v) in kept.iter_mut().zip(&mut row).zip(from) {
+                *kept = R::step(*kept, v.load());
+                *to = R::round(*kept);
             }
             store_run::<S, L>(&row, out);
         }

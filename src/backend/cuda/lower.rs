@@ -64,7 +64,9 @@ fn ask(request: Request, device: &dyn Device) -> Result<Option<Actions>> {
 fn reduce(body: &LoopBody, op: Op, axes: &[i64], step: &Step, index: usize) -> Result<Actions> {
     let (reads, write) = (&step.reads, &step.writes[0]);
     Ok(match op {
-        Op::CumSum => emit::cumsum(body, axes[0] as usize, reads, write, index)?.into(),
+        Op::CumSum | Op::CumProd | Op::CumMax => {
+            emit::running(body, op, axes[0] as usize, reads, write, index)?.into()
+        }
         _ => emit::reduce(body, op, axes, reads, write, index)?.into(),
     })
 }

@@ -25,11 +25,9 @@ pub fn oracle(op: Op) -> Option<Oracle> {
         Op::All => |x, attrs, to| folded(&x[0], attrs, &to[0], 1.0, f64::min),
         Op::ArgMax => |x, attrs, to| vec![argument(&x[0], attrs, &to[0], |a, b| a > b)],
         Op::ArgMin => |x, attrs, to| vec![argument(&x[0], attrs, &to[0], |a, b| a < b)],
-        Op::CumSum => |x, attrs, to| {
-            let axis = attrs[0].int() as usize;
-            let running = |at: &Vec<i64>| (0..=at[axis]).map(|i| element(&x[0], at, axis, i)).sum();
-            vec![of_coordinates(&to[0], running)]
-        },
+        Op::CumSum => |x, attrs, to| running(&x[0], attrs, &to[0], 0.0, |a, b| a + b),
+        Op::CumProd => |x, attrs, to| running(&x[0], attrs, &to[0], 1.0, |a, b| a * b),
+        Op::CumMax => |x, attrs, to| running(&x[0], attrs, &to[0], f64::NEG_INFINITY, max),
         Op::TopK => |x, attrs, to| {
             let [axis, _, largest] = attrs else { unreachable!() };
             let (x, axis, largest) = (&x[0], axis.int() as usize, largest.bool());
@@ -77,6 +75,13 @@ fn folded(x: &Array, attrs: &[Attr], to: &Ty, start: f64, f: fn(f64, f64) -> f64
     vec![Array::from_f64(to.dtype, &to.sizes, &numbers)]
 }
 
+/// Folds the elements up to each along the axis.
+fn running(x: &Array, attrs: &[Attr], to: &Ty, start: f64, f: fn(f64, f64) -> f64) -> Vec<Array> {
+    let axis = attrs[0].int() as usize;
+    let up_to = |at: &Vec<i64>| (0..=at[axis]).map(|i| element(x, at, axis, i)).fold(start, f);
+    vec![of_coordinates(to, up_to)]
+}
+
 /// The first place along the axis that no other is better than; no number is better than any.
 fn argument(x: &Array, attrs: &[Attr], to: &Ty, better: fn(f64, f64) -> bool) -> Array {
     let axis = attrs[0].int() as usize;
@@ -102,6 +107,9 @@ fn rank(x: &Array, at: &[i64], axis: usize, i: i64, largest: bool) -> i64 {
     (0..x.ty.sizes[axis]).filter(comes_before).count() as i64
 }
 
+/// What runs along an axis.
+const RUNNING: [Op; 3] = [Op::CumSum, Op::CumProd, Op::CumMax];
+
 const FOLDS: [Op; 6] = [Op::Sum, Op::Prod, Op::ReduceMax, Op::ReduceMin, Op::Any, Op::All];
 
 /// The cases of a reduction that is defined on the operand: with a bound for every number it adds up, else exact.
@@ -109,13 +117,13 @@ fn fold(op: Op, x: Operand, axes: &[i64], engines: u8) -> Option<Case> {
     let along_one = op.row().attrs == ["axis"];
     let attr = if along_one { Attr::Int(axes[0]) } else { ints(axes) };
     op.infer(&[&x.ty], std::slice::from_ref(&attr)).ok()?;
-    let adds = x.ty.dtype.is_float() && matches!(op, Op::Sum | Op::Prod | Op::CumSum);
+    let adds = x.ty.dtype.is_float() && matches!(op, Op::Sum | Op::Prod | Op::CumSum | Op::CumProd);
     let is_special = matches!(x.fill, Fill::Numbers { special: true });
     let terms: i64 = axes.iter().map(|&axis| x.ty.sizes[axis as usize]).product();
     let [cpu, cuda] = match op {
         _ if !adds => [Bound::Equal, Bound::Equal],
         _ if is_special => [Bound::Infinities, Bound::Infinities],
-        Op::Prod => [Bound::Terms(terms as f64 + 2.0), Bound::Terms(128.0)],
+        Op::Prod | Op::CumProd => [Bound::Terms(terms as f64 + 2.0), Bound::Terms(128.0)],
         Op::CumSum => [Bound::Terms(8.0), Bound::Terms(128.0)],
         _ => [Bound::Terms(40.0), Bound::Terms(128.0)],
     };
@@ -146,9 +154,11 @@ fn exact_folds() -> Vec<Case> {
         cases.extend(fold(op, x, axes, HOST));
     }
     for (dtype, axis) in number_types().flat_map(|d| (0..3).map(move |a| (d, a))) {
-        for op in [Op::ArgMax, Op::ArgMin, Op::CumSum] {
+        for op in [Op::ArgMax, Op::ArgMin, Op::CumSum, Op::CumMax] {
             cases.extend(fold(op, small(dtype, &[3, 4, 2]), &[axis], HOST));
         }
+        let x = Operand::new(dtype, &[3, 4, 2], Fill::Below(3));
+        cases.extend(fold(Op::CumProd, x, &[axis], HOST));
     }
     cases
 }
@@ -163,7 +173,8 @@ fn edges() -> Vec<Case> {
     let low = || exactly(DType::F32, &[1], [f64::NEG_INFINITY]);
     cases.extend(fold(Op::ReduceMax, low(), &[0], HOST));
     // Integers wrap.
-    for op in [Op::Sum, Op::CumSum] {
+    cases.extend(fold(Op::CumMax, exactly(DType::F32, &[3, 4], rows), &[1], HOST));
+    for op in [Op::Sum, Op::CumSum, Op::CumProd] {
         let x = exactly(DType::I8, &[3], [100.0, 100.0, 1.0]);
         cases.extend(fold(op, x, &[0], HOST));
     }
@@ -291,9 +302,10 @@ fn along_an_axis() -> Vec<Case> {
             }
             let sums = case(Op::CumSum, [Attr::Int(axis)], [values(dtype, sizes)]);
             cases.push(sums.on(CPU, Bound::Bits, Bound::Steps(4.0)));
+            cases.extend(fold(Op::CumMax, special(dtype, sizes), &[axis], CPU));
         }
     }
-    for op in [Op::ArgMax, Op::ArgMin, Op::CumSum] {
+    for op in [Op::ArgMax, Op::ArgMin].into_iter().chain(RUNNING) {
         for dtype in [DType::F32, DType::I32, DType::F64] {
             for axis in [0, 1] {
                 let x = values(dtype, &[11, 13]).lay(Lay::Reversed);
@@ -308,6 +320,13 @@ fn along_an_axis() -> Vec<Case> {
         {
             let case = fold(Op::CumSum, values(dtype, sizes).lay(lay), &[axis], CPU | CUDA);
             cases.extend(if sizes.len() > 1 { doubled(case) } else { case });
+            // Longer ones have fewer and fewer digits.
+            if sizes[axis as usize] <= 70 {
+                let products = divided(dtype, sizes, 2.0).lay(lay);
+                cases.extend(fold(Op::CumProd, products, &[axis], CPU | CUDA));
+            }
+            let largest = special(dtype, sizes).lay(lay);
+            cases.extend(fold(Op::CumMax, largest, &[axis], CPU | CUDA));
         }
     }
     cases
@@ -360,6 +379,11 @@ fn gradients() -> Vec<Case> {
         (Op::ReduceMin, x(), &[0], Gradient::Twice),
         (Op::CumSum, x(), &[1], Gradient::Twice),
         (Op::CumSum, smooth(&[0, 2]), &[0], Gradient::Twice),
+        (Op::CumProd, x(), &[1], Gradient::Twice),
+        (Op::CumProd, smooth(&[0, 2]), &[0], Gradient::Twice),
+        (Op::CumProd, zeros(&[3, 3], &matrix), &[1], Gradient::Once),
+        (Op::CumProd, zeros(&[6], &[0.9, 0.0, 1.4, 1.2, 0.0, 0.7]), &[0], Gradient::Once),
+        (Op::CumMax, x(), &[1], Gradient::Twice),
     ] {
         let case = fold(op, x, axes, CPU).expect("it is defined");
         cases.push(case.differentiated(gradient));

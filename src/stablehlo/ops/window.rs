@@ -85,11 +85,16 @@ pub fn reduce_window<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         && !is_carried(x.dtype)
         && x.v.dtype().has_arithmetic()
     {
-        if op == Op::Add
-            && x.dtype != crate::dtype::DType::Bool
-            && let Some(sums) = running_sum(x.v, &windows)
+        let along = match op {
+            Op::Add => Some(Op::CumSum),
+            Op::Mul => Some(Op::CumProd),
+            Op::Max => Some(Op::CumMax),
+            _ => None,
+        };
+        if let Some(along) = along.filter(|_| x.dtype != crate::dtype::DType::Bool)
+            && let Some(folded) = running(x.v, along, &windows)
         {
-            return Ok(vec![x.map(|_| sums)]);
+            return Ok(vec![x.map(|_| folded)]);
         }
         if let Some(pooled) = pooled(x.v, init.v, op, &windows)? {
             return Ok(vec![x.map(|_| pooled)]);
@@ -161,8 +166,8 @@ fn along<'m>(
     Ok(values.iter().map(|x| x.map(every)).collect())
 }
 
-/// Sums of all elements up to each, or from each on.
-fn running_sum<'m>(v: V<'m>, windows: &Windows) -> Option<V<'m>> {
+/// Of all elements up to each, or from each on.
+fn running<'m>(v: V<'m>, op: Op, windows: &Windows) -> Option<V<'m>> {
     let sizes = v.sizes();
     let [d] = windows.moving()[..] else { return None };
     let n = sizes[d];
@@ -172,10 +177,10 @@ fn running_sum<'m>(v: V<'m>, windows: &Windows) -> Option<V<'m>> {
     if !still || !plain || !undilated || windows.sizes[d] != n {
         return None;
     }
-    let sum = |v: V<'m>| v.math().op(Op::CumSum, &[v], smallvec![Attr::Int(d as i64)]);
+    let along = |v: V<'m>| v.math().op(op, &[v], smallvec![Attr::Int(d as i64)]);
     match (windows.low[d], windows.high[d]) {
-        (low, 0) if low == n - 1 => Some(sum(v)),
-        (0, high) if high == n - 1 => Some(reversed(sum(reversed(v, d)), d)),
+        (low, 0) if low == n - 1 => Some(along(v)),
+        (0, high) if high == n - 1 => Some(reversed(along(reversed(v, d)), d)),
         _ => None,
     }
 }

@@ -102,6 +102,14 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates,
                                             const std::optional<at::Tensor>& input_bias,
                                             const std::optional<at::Tensor>& hidden_bias);
 
+// derivatives.cpp
+at::Tensor cumprod_backward(const at::Tensor& grad, const at::Tensor& input, int64_t dim,
+                            const at::Tensor& output);
+at::Tensor prod(c10::DispatchKeySet keys, const at::Tensor& self,
+                std::optional<at::ScalarType> dtype);
+at::Tensor prod_dim(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim, bool keepdim,
+                    std::optional<at::ScalarType> dtype);
+
 // encoder.cpp
 std::tuple<at::Tensor, at::Tensor> multi_head_attention(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, int64_t embed_dim,

@@ -153,6 +153,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
         "mode.values", "all.dims_out", "any.dims_out"}) {
     m.impl(name, recorder());
   }
+  for (const char* name : {"cumprod_backward", "cummax", "cummax.out", "cummin", "cummin.out",
+                           "logcumsumexp", "logcumsumexp.out"}) {
+    m.impl(name, recorder());
+  }
   for (const char* name : {"_scaled_mm", "_scaled_mm.out", "_scaled_mm_v2", "_scaled_mm_v2.out"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&scaled_product>());
   }
@@ -163,6 +167,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   add_recurrent_layers(m);
+  m.impl("cumprod_backward", &cumprod_backward);
+  m.impl("prod", &prod);
+  m.impl("prod.dim_int", &prod_dim);
   // Asks about the tensors themselves.
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }

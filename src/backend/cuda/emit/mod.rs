@@ -26,7 +26,7 @@ pub use index::IndexedStep;
 pub use map::{Epilogue, cast, copy, map, zeros};
 pub use reduce::reduce;
 pub use rows::{To, log_sum_exp, rows};
-pub use scan::cumsum;
+pub use scan::running;
 
 use crate::op::table::TABLE;
 use crate::op::{Arity, Row};

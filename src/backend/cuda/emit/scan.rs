@@ -1,17 +1,19 @@
-//! Running sums with the loop body that makes what is summed: some threads for each line, each with a piece of it.
+//! What runs along an axis, with the loop body that makes what is summed: some threads for each line, each with a piece of it.
 
 use super::access::{Access, Walk};
 use super::reduce::{Value, part, reduced_type};
 use super::write::{Writer, compute_type, stored};
 use super::{BLOCK, KernelArg, Tasks};
 use crate::error::Result;
+use crate::op::Op;
 use crate::plan::{LoopBody, Operand};
 use crate::shape::numel;
 
-/// `Kernel::Reduce` of `cumsum` as step number `step`. Every line is gone through twice; sums are made in the same order
-/// whatever the device.
-pub fn cumsum(
+/// `Kernel::Reduce` of `cumsum`, `cumprod` or `cummax` as step number `step`. Every line is gone through twice; sums are made in
+/// the same order whatever the device.
+pub fn running(
     body: &LoopBody,
+    op: Op,
     axis: usize,
     reads: &[Operand],
     write: &Operand,
@@ -42,7 +44,12 @@ pub fn cumsum(
     let [lines_, line, inner, share] = [lines, line, inner, share as i64].map(|n| writer.number(n));
     let out = writer.kernel_arg(KernelArg::of(write));
     let (input, output) = (compute_type(reduced_type(body)), stored(write.dtype));
-    writer.line(format!("typedef reduce_sum<{input}> Fold;"));
+    let fold = match op {
+        Op::CumSum => Op::Sum,
+        Op::CumProd => Op::Prod,
+        _ => Op::ReduceMax,
+    };
+    writer.line(format!("typedef {}<{input}> Fold;", fold.name()));
     writer.line("typedef typename Fold::type Part;");
     writer.line("__shared__ Part sums[256];");
     writer.line(format!("const int t = threadIdx.x % {threads};"));
@@ -75,7 +82,7 @@ pub fn cumsum(
         "for (i64 r = from; r < to; r++) {{\n        {next}\n        {store}\n    }}"
     ));
     let blocks = (lines as u64).div_ceil(side);
-    Ok(Tasks { tasks: vec![writer.finish("cumsum", blocks)], scratch: 0 })
+    Ok(Tasks { tasks: vec![writer.finish(op.name(), blocks)], scratch: 0 })
 }
 
 /// How many threads of a block a line has, and how many elements each of them.

@@ -42,11 +42,16 @@ pub fn arg(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> 
     Ok(anything(pass.op(node.op, &[x.id], node.attrs.clone())?, axes))
 }
 
-/// Sums run over padding in the middle as if it were not there.
+/// What runs over padding in the middle goes on as if it were not there.
 pub fn cumulative(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
+    let fill = match node.op {
+        Op::CumSum => Fill::Zero,
+        Op::CumProd => Fill::One,
+        _ => Fill::Lowest,
+    };
     let x = pass.value(node.inputs[0]).clone();
-    let x = pass.clean_along(&x, &[node.attrs[0].int() as usize], Fill::Zero)?;
+    let x = pass.clean_along(&x, &[node.attrs[0].int() as usize], fill)?;
     let axes = x.axes.clone();
     Ok(anything(pass.op(node.op, &[x.id], node.attrs.clone())?, axes))
 }

@@ -104,13 +104,15 @@ fn places_of_extremes() {
 }
 
 #[test]
-fn running_sums() {
-    each_length(&|b, s| {
-        let x = input(b, 0, F64, &[3, s[0]])?;
-        let along = b.op(Op::CumSum, &[x], attrs([Attr::Int(1)]))?;
-        let merged = b.reshape(x, &[3 * s[0]])?;
-        Ok(vec![along, b.op(Op::CumSum, &[merged], attrs([Attr::Int(0)]))?])
-    });
+fn what_runs_along() {
+    for op in [Op::CumSum, Op::CumProd, Op::CumMax] {
+        each_length(&|b, s| {
+            let x = input(b, 0, F64, &[3, s[0]])?;
+            let along = b.op(op, &[x], attrs([Attr::Int(1)]))?;
+            let merged = b.reshape(x, &[3 * s[0]])?;
+            Ok(vec![along, b.op(op, &[merged], attrs([Attr::Int(0)]))?])
+        });
+    }
 }
 
 #[test]
