@@ -21,8 +21,6 @@ pub const REFUSES_OF_NOTHING: u32 = 4096;
 const OTHERS: &[(&str, u32)] = &[
     ("_ctc_loss", SHAPED_BY_VALUES),
     ("_ctc_loss_backward", SHAPED_BY_VALUES),
-    ("_embedding_bag", SHAPED_BY_VALUES),
-    ("_embedding_bag_forward_only", SHAPED_BY_VALUES),
     ("_histogramdd_bin_edges", SHAPED_BY_VALUES),
     ("_histogramdd_from_bin_cts", SHAPED_BY_VALUES),
     ("_histogramdd_from_bin_tensors", SHAPED_BY_VALUES),

@@ -19,12 +19,14 @@ pub enum Expectation {
     OneOrTwo,
     InputProbabilities,
     TargetProbabilities,
+    FirstOffset,
+    LastOffset,
 }
 
 use Expectation::*;
 
 impl Expectation {
-    pub const ALL: [Expectation; 9] = [
+    pub const ALL: [Expectation; 11] = [
         Probabilities,
         SomeProbability,
         Probability,
@@ -34,6 +36,8 @@ impl Expectation {
         OneOrTwo,
         InputProbabilities,
         TargetProbabilities,
+        FirstOffset,
+        LastOffset,
     ];
 
     fn text(self) -> &'static str {
@@ -50,6 +54,11 @@ impl Expectation {
             OneOrTwo => "only p == 1 and p == 2 supported",
             InputProbabilities => "all elements of input should be between 0 and 1",
             TargetProbabilities => "all elements of target should be between 0 and 1",
+            FirstOffset => {
+                "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start \
+                 from position 0."
+            }
+            LastOffset => "offsets[-1] can not be greater than input's length",
         }
     }
 

@@ -10,6 +10,7 @@ mod collective;
 mod convolution;
 mod distance;
 mod elementary;
+mod embedding_bag;
 mod factory;
 mod fft;
 mod gradient;
@@ -43,6 +44,7 @@ pub const FAMILIES: &[&[Row]] = &[
     activation::ROWS,
     reduce::ROWS,
     reduce_by_index::ROWS,
+    embedding_bag::ROWS,
     matmul::ROWS,
     fft::ROWS,
     nn::ROWS,

@@ -13,6 +13,7 @@
 #include <ATen/ops/tanh.h>
 
 #include "aten/kernels.h"
+#include "record/immediate.h"
 #include "record/recorder.h"
 
 namespace torchacc {
@@ -84,6 +85,18 @@ void masked_select(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   // A number has no dimension to be selected along.
   const auto lined = [](const at::Tensor& one) { return one.dim() == 0 ? one.view({1}) : one; };
   stack->emplace_back(at::index(lined(*from), {lined(*where)}));
+}
+
+// (grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq,
+// mode, sparse, per_sample_weights, padding_idx). By frequency the CPU's kernel divides in a way of
+// its own, and what is sparse is no result of a program.
+void embedding_bag_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  constexpr size_t kArguments = 12, kByFrequency = 7, kSparse = 9;
+  if (torch::jit::peek(*stack, kByFrequency, kArguments).toBool() ||
+      torch::jit::peek(*stack, kSparse, kArguments).toBool()) {
+    return run_immediately(*operator_info(op), *stack);
+  }
+  record_boxed(op, stack);
 }
 
 void convolution_overrideable(const c10::OperatorHandle&, torch::jit::Stack* stack) {

@@ -122,6 +122,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_efficient_attention_backward",
          torch::CppFunction::makeFromBoxedFunction<&efficient_attention_backward>());
 
+  m.impl("_embedding_bag_backward",
+         torch::CppFunction::makeFromBoxedFunction<&embedding_bag_backward>());
   m.impl("convolution_overrideable",
          torch::CppFunction::makeFromBoxedFunction<&convolution_overrideable>());
   m.impl("convolution_backward_overrideable",
