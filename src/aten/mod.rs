@@ -137,6 +137,10 @@ impl Row {
         Row { takes: DType::is_float, ..self }
     }
 
+    const fn integers(self) -> Row {
+        Row { takes: DType::is_int, ..self }
+    }
+
     /// Those of which there are complex numbers: of halves PyTorch makes `complex32`.
     const fn wide_floats(self) -> Row {
         Row { takes: |dtype| matches!(dtype, DType::F32 | DType::F64), ..self }

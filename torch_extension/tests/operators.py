@@ -18,16 +18,17 @@ common_utils.extract_test_fn = lambda: None
 SAMPLE = set(
     """
 abs add addbmm addcdiv addcmul addmm addmv all amax amin aminmax any arange argmax argmin as_strided
-asin atan2 baddbmm bernoulli bitwise_and bitwise_not bmm bool broadcast_to bucketize cat ceil cdist
-cholesky chunk clamp clamp_min clone complex conj constant_pad_nd contiguous copysign cos cumprod
-cumsum diag diagonal diagonal_scatter diff div dot einsum eq erf exp expand expm1 eye fft.rfft fill
-flatten flip float floor floor_divide fmod full_like gather ge gradient gt hstack imag index_add
-index_copy index_fill index_put index_reduce index_select inner isclose isfinite isnan kthvalue le
-ldexp lerp linalg.cross linalg.det linalg.eigh linalg.inv linalg.norm linalg.qr linalg.solve
-linalg.svd linalg.vector_norm linspace log log1p log2 log_softmax logaddexp logcumsumexp logical_and
-logical_not logit logsumexp long lt masked_fill masked_scatter masked_select matmul max maximum mean
-median meshgrid min minimum mm movedim mul multinomial mv narrow native_layer_norm ne neg new_zeros
-nn.functional.adaptive_avg_pool2d nn.functional.avg_pool2d nn.functional.batch_norm
+asin atan2 baddbmm bernoulli bitwise_and bitwise_left_shift bitwise_not bmm bool broadcast_to
+bucketize cat ceil cdist cholesky chunk clamp clamp_min clone complex conj constant_pad_nd
+contiguous copysign cos cummax cumprod cumsum diag diagonal diagonal_scatter diff div dot einsum eq
+erf exp expand expm1 eye fft.rfft fill flatten flip float floor floor_divide fmod full_like gather
+ge gradient gt hstack imag index_add index_copy index_fill index_put index_reduce index_select inner
+isclose isfinite isnan kthvalue le ldexp lerp linalg.cross linalg.det linalg.eigh linalg.inv
+linalg.norm linalg.qr linalg.solve linalg.svd linalg.vector_norm linspace log log1p log2 log_softmax
+logaddexp logcumsumexp logical_and logical_not logit logsumexp long lt masked_fill masked_scatter
+masked_select matmul max maximum mean median meshgrid min minimum mm movedim mul multinomial mv
+narrow native_layer_norm ne neg new_zeros nn.functional.adaptive_avg_pool2d
+nn.functional.adaptive_max_pool2d nn.functional.avg_pool2d nn.functional.batch_norm
 nn.functional.binary_cross_entropy_with_logits nn.functional.conv1d nn.functional.conv2d
 nn.functional.conv_transpose2d nn.functional.cosine_similarity nn.functional.cross_entropy
 nn.functional.dropout nn.functional.elu nn.functional.embedding nn.functional.embedding_bag

@@ -149,14 +149,14 @@ def test_a_host_call_that_fails_leaves_its_target():
 
 
 def test_indices_are_judged_by_the_cpu():
-    index = torch.tensor([[[1, 2, 0]]], device=DEVICE)
-    ones = torch.ones(1, 1, 3, device=DEVICE)
-    unpool = torch.nn.functional.max_unpool1d
-    y, calls, copies = counted(lambda: unpool(ones, index, 2))
+    index = torch.tensor([[[[[1, 2, 0]]]]], device=DEVICE)
+    ones = torch.ones(1, 1, 1, 1, 3, device=DEVICE)
+    unpool = torch.nn.functional.max_unpool3d
+    y, calls, copies = counted(lambda: unpool(ones, index, (1, 1, 2)))
     assert (calls, copies) == (1, ON_DEVICE)
-    assert y.cpu().tolist() == [[[1.0] * 3 + [0.0] * 3]]
+    assert y.cpu().tolist() == [[[[[1.0] * 3 + [0.0] * 3]]]]
     with pytest.raises((IndexError, RuntimeError), match="invalid max index"):
-        unpool(ones, index + 10, 2).cpu()
+        unpool(ones, index + 10, (1, 1, 2)).cpu()
 
 
 def test_random_numbers_are_those_of_the_cpus_kernels():

@@ -180,6 +180,26 @@ def test_bounds_are_refused_as_on_the_cpu(call, message):
             call(device)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_random_slopes(dtype):
+    torch.manual_seed(0)
+    before = host_calls()
+    x = torch.linspace(-1, 1, 8001, dtype=dtype, device=DEVICE).requires_grad_()
+    y = nn.functional.rrelu(x, 0.1, 0.5, training=True)
+    y.sum().backward()
+    plain = nn.functional.rrelu(x.detach(), 0.1, 0.5)
+    y, slope, plain, x = (one.detach().cpu().double() for one in (y, x.grad, plain, x))
+    assert host_calls() == before
+    assert torch.equal(slope[4001:], torch.ones(4000, dtype=torch.float64))
+    drawn = slope[:4000]
+    assert 0.1 - 1e-3 < drawn.min() < 0.11
+    assert 0.49 < drawn.max() < 0.5 + 2e-3
+    assert abs(drawn.mean() - 0.3) < 0.01
+    close = {"rtol": 1e-2, "atol": 0} if dtype == torch.bfloat16 else {}
+    torch.testing.assert_close(y, x * slope, **close)
+    torch.testing.assert_close(plain, torch.where(x > 0, x, 0.3 * x), **close)
+
+
 def test_in_place_initialisers():
     x = torch.empty(1000, device=DEVICE)
     assert abs(nn.init.normal_(x, std=0.02).std().item() - 0.02) < 0.005

@@ -36,6 +36,7 @@ pub const ROWS: &[Row] = &[
             x.gt(0.0).select(dy, dy * slope)
         })
     }),
+    row("rrelu_with_noise", PLAIN, rrelu),
     row("hardtanh", PLAIN, |c| {
         c.parametric([0], [(1, -1.0), (2, 1.0)], Number, |[x], [low, high]| x.max(low).min(high))
     }),
@@ -223,6 +224,23 @@ fn hard_sigmoid(x: V) -> V {
 /// log(1 + exp(x)) without overflow.
 fn softplus(x: V) -> V {
     x.max(0.0) + (-x.abs()).exp().unary(Op::Log1p)
+}
+
+/// `(self, noise, lower, upper, training)` → what is not positive times a slope, which in training is drawn between bounds, and
+/// the factors of all.
+fn rrelu<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (x, noise) = (c.tensor(0)?, c.tensor(1)?);
+    let compute = wide(x.dtype());
+    let [lower, upper] = c.parameters([(2, 0.125), (3, 1.0 / 3.0)], compute)?;
+    let is_training = c.bool(4, false)?;
+    let slope = match is_training {
+        true => c.random(&x.sizes())?.cast(compute) * (upper - lower) + lower,
+        false => (lower + upper) * 0.5,
+    };
+    let wide_x = x.cast(compute);
+    let factor = wide_x.le(0.0).select(slope.broadcast(&x.sizes()), 1.0);
+    let y = (wide_x * factor).cast(x.dtype());
+    Ok(vec![y, if is_training { factor.cast(noise.dtype()) } else { noise }])
 }
 
 #[derive(Clone, Copy)]

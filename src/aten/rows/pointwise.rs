@@ -13,6 +13,14 @@ use std::f64::consts::PI;
 const BINARY: &[&str] = &["Tensor", "Scalar", "out", "Scalar_out"];
 const EITHER: &[&str] =
     &["Tensor", "Scalar", "Scalar_Tensor", "Tensor_out", "Scalar_out", "Scalar_Tensor_out"];
+const SHIFTS: &[&str] = &[
+    "Tensor",
+    "Tensor_Scalar",
+    "Scalar_Tensor",
+    "Tensor_out",
+    "Tensor_Scalar_out",
+    "Scalar_Tensor_out",
+];
 const COMPARE: &[&str] = &["Tensor", "Scalar", "Tensor_out", "Scalar_out"];
 
 pub const ROWS: &[Row] = &[
@@ -151,6 +159,22 @@ pub const ROWS: &[Row] = &[
     row("bitwise_xor", EITHER, |c| {
         c.elementwise([0, 1], Rule::Exact, |[a, b]| a.binary(Op::Xor, b))
     }),
+    row("bitwise_left_shift", SHIFTS, |c| {
+        c.elementwise([0, 1], Rule::Number, |[a, by]| left(a, by))
+    })
+    .integers(),
+    row("bitwise_right_shift", SHIFTS, |c| {
+        c.elementwise([0, 1], Rule::Number, |[a, by]| right(a, by))
+    })
+    .integers(),
+    row("__ilshift__", EITHER, |c| c.elementwise([0, 1], Rule::Number, |[a, by]| left(a, by)))
+        .integers(),
+    row("__irshift__", EITHER, |c| c.elementwise([0, 1], Rule::Number, |[a, by]| right(a, by)))
+        .integers(),
+    row("__lshift__", EITHER, |c| c.elementwise([0, 1], Rule::Number, |[a, by]| left(a, by)))
+        .integers(),
+    row("__rshift__", EITHER, |c| c.elementwise([0, 1], Rule::Number, |[a, by]| right(a, by)))
+        .integers(),
     // ---- more operands
     row("where", &["self", "ScalarSelf", "ScalarOther", "Scalar", "self_out"], |c| {
         let condition = truth(c, 0)?;
@@ -189,6 +213,29 @@ pub const ROWS: &[Row] = &[
         c.elementwise([0, 1, 2], Rule::Formula, |[a, b, weight]| lerp(a, b, weight))
     }),
 ];
+
+/// 2 to the numbers from 0 to 63, as i64; those of the other shifts are `beyond`.
+fn power_of_two<'a>(a: V<'a>, by: V<'a>, beyond: f64) -> (V<'a>, V<'a>) {
+    let is_within = by.ge(0.0).and(by.lt(8.0 * a.dtype().size() as f64));
+    let by = is_within.select(by.cast(DType::I64), beyond);
+    (a.math().constant_int(2, DType::I64).pow(by), is_within)
+}
+
+/// Nothing is left where as many bits are moved as there are, or a negative number.
+fn left<'a>(a: V<'a>, by: V<'a>) -> V<'a> {
+    let (power, is_within) = power_of_two(a, by, 0.0);
+    is_within.select(a.cast(DType::I64) * power, 0.0).cast(a.dtype())
+}
+
+/// The sign fills what is left: all, where as many bits are moved as there are, or a negative number.
+fn right<'a>(a: V<'a>, by: V<'a>) -> V<'a> {
+    // 2^63 is negative, and more than all that is divided.
+    let (power, _) = power_of_two(a, by, 63.0);
+    let x = a.cast(DType::I64);
+    let is_negative = x.lt(0.0);
+    let part = is_negative.select(x.not(), x) / power;
+    is_negative.select(part.not(), part).cast(a.dtype())
+}
 
 const CLAMP: &[&str] = &["", "Tensor", "out", "Tensor_out"];
 /// Exponents that are said without `pow`.

@@ -2,14 +2,16 @@
 //! divided; an adaptive one whose windows do not overlap is a mean of a reshaped input, any other a mean of what is taken
 //! for its windows, one dimension after the other.
 
-use super::{BACKWARD, PLAIN};
+use super::index::{scattered, take};
+use super::{BACKWARD, PLAIN, always};
 use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::Guard;
-use crate::graph::math::V;
+use crate::graph::math::{Math, V};
 use crate::invalid;
+use crate::op::index::Reduction;
 use crate::op::{Attr, Attrs, Op};
 use crate::shape::Dims;
 use smallvec::smallvec;
@@ -17,8 +19,13 @@ use smallvec::smallvec;
 pub const ROWS: &[Row] = &[
     row("max_pool2d_with_indices", PLAIN, |c| max_pool(c, 2)),
     row("max_pool3d_with_indices", PLAIN, |c| max_pool(c, 3)),
-    row("max_pool2d_with_indices_backward", BACKWARD, |c| max_pool_backward(c, 2)),
-    row("max_pool3d_with_indices_backward", BACKWARD, |c| max_pool_backward(c, 3)),
+    row("max_pool2d_with_indices_backward", BACKWARD, |c| max_pool_backward(c, 2, 7)),
+    row("max_pool3d_with_indices_backward", BACKWARD, |c| max_pool_backward(c, 3, 7)),
+    row("adaptive_max_pool2d", PLAIN, |c| adaptive_max(c, 2)),
+    row("adaptive_max_pool3d", PLAIN, |c| adaptive_max(c, 3)),
+    row("adaptive_max_pool2d_backward", BACKWARD, |c| max_pool_backward(c, 2, 2)),
+    row("adaptive_max_pool3d_backward", BACKWARD, |c| max_pool_backward(c, 3, 2)),
+    row("max_unpool2d", PLAIN, max_unpool).refuses(always),
     row("avg_pool2d", PLAIN, |c| avg_pool(c, 2)).fixed(&[6]),
     row("avg_pool3d", PLAIN, |c| avg_pool(c, 3)).fixed(&[6]),
     row("avg_pool2d_backward", BACKWARD, |c| avg_pool_backward(c, 2)).fixed(&[7]),
@@ -76,14 +83,29 @@ fn max_pool<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     Ok(results.into_iter().map(|y| unbatched(y, x)).collect())
 }
 
-/// `(grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices)`
-fn max_pool_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
+/// `(grad_output, self, …)`, the indices as argument `indices`.
+fn max_pool_backward<'a>(c: &Call<'a>, n: usize, indices: usize) -> Outs<'a> {
     let (dy, x) = (c.tensor(0)?, c.ty(1)?);
     let spatial: Dims = x.sizes[x.rank().saturating_sub(n)..].into();
-    let operands = [batched(dy, n)?, batched(c.tensor(7)?, n)?];
+    let operands = [batched(dy, n)?, batched(c.tensor(indices)?, n)?];
     let dx = c.math.op(Op::MaxPoolGrad, &operands, smallvec![Attr::Ints(spatial)]);
     c.math.check()?;
     Ok(vec![unbatched(dx, dy)])
+}
+
+/// `(self, indices, output_size)`: planes of zeros, with the elements where the indices say.
+fn max_unpool<'a>(c: &Call<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let spatial = list(c, 2, 2, &[1])?;
+    let [x4, index] = [batched(x, 2)?, batched(c.tensor(1)?, 2)?];
+    c.math.check()?;
+    let sizes = x4.sizes();
+    let (outer, plane): (_, i64) = (&sizes[..2], sizes[2..].iter().product());
+    let rows = |n: i64| [outer, &[n]].concat();
+    let [x3, index] = [x4, index].map(|v| v.reshape(&rows(plane)));
+    let zeros = c.math.zeros(x.dtype(), &rows(spatial.iter().product()));
+    let y = scattered(zeros, index, x3, 2, Reduction::Last);
+    Ok(vec![unbatched(y.reshape(&[outer, &spatial[..]].concat()), x)])
 }
 
 /// An average pooling: attributes of the sum, and what it is divided by.
@@ -186,21 +208,68 @@ fn longest_window(from: i64, to: i64) -> i64 {
     ((from as i128 + 2 * (to - 1)) / to) as i64
 }
 
-/// Sums over dimension `d` of `v`, in `to` windows that may overlap. Which elements a window has is no factor of them: 0 times
-/// infinity would be NaN.
-fn window_sums<'a>(v: V<'a>, d: usize, to: i64) -> Result<V<'a>> {
-    v.math().check()?;
-    let from = v.sizes()[d];
+/// For each of `to` windows over `from` elements, which may overlap, its number and where its elements are, and some beyond; how
+/// many places these are.
+fn windows(math: &Math, from: i64, to: i64) -> ([V<'_>; 2], i64) {
     // Of a power of two, which many sizes have in common: what is beyond a window is left out anyway.
     let longest = match longest_window(from, to) as u64 {
         0 => 0,
         exact => exact.checked_next_power_of_two().unwrap_or(exact) as i64,
     };
     if let Some(most) = (longest - 1).checked_mul(to).filter(|_| to > 0) {
-        v.math().guard([Guard::at_most(from, most.saturating_add(1))]);
+        math.guard([Guard::at_most(from, most.saturating_add(1))]);
     }
-    let [q, j] = [0, 1].map(|dim| v.math().iota(&[to, longest], dim, DType::I64));
-    let at = q * from as f64 / to as f64 + j;
+    let [q, j] = [0, 1].map(|dim| math.iota(&[to, longest], dim, DType::I64));
+    ([q, q * from as f64 / to as f64 + j], longest)
+}
+
+/// `(self, output_size)` → the largest of every window, and where it is. What is beyond a window is its last element again.
+fn adaptive_max<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    let outputs = list(c, 1, n, &[1])?;
+    let mut v = batched(x, n)?;
+    c.math.check()?;
+    let sizes = v.sizes();
+    let (outer, inputs) = sizes.split_at(2);
+    if outputs.iter().any(|&size| size < 0) || inputs.contains(&0) {
+        return invalid!("adaptive_max_pool: no windows {outputs:?} over sizes {inputs:?}");
+    }
+    if outputs.contains(&0) {
+        let sizes = [outer, &outputs[..]].concat();
+        let both = [x.dtype(), DType::I64].map(|dtype| c.math.zeros(dtype, &sizes));
+        return Ok(both.map(|y| unbatched(y, x)).to_vec());
+    }
+    let (mut kernel, mut places) = (Dims::new(), Vec::new());
+    for (d, (&from, &to)) in inputs.iter().zip(&outputs).enumerate() {
+        let ([q, at], longest) = windows(c.math, from, to);
+        let at = at.min(end(q, from, to) - 1.0);
+        let at = at.reshape(&[to * longest]);
+        v = take(v, at, d + 2);
+        kernel.push(longest);
+        places.push(at);
+    }
+    let still = |number: i64| Attr::Ints(Dims::from_elem(number, n));
+    let kernel = || Attr::Ints(kernel.clone());
+    let attrs = smallvec![kernel(), kernel(), still(0), still(1), Attr::Bool(false)];
+    let [largest, found] = c.math.ops(Op::MaxPool, &[v], attrs)?[..] else {
+        return crate::internal!("a pooling without two results");
+    };
+    // From a place among what was taken to one in the input.
+    let (mut rest, mut index, mut stride) = (found, c.math.zeros(DType::I64, &found.sizes()), 1.0);
+    for (&from, at) in inputs.iter().zip(places).rev() {
+        let size = at.numel() as f64;
+        index = index + take(at, rest.rem(size), 0) * stride;
+        (rest, stride) = (rest / size, stride * from as f64);
+    }
+    Ok([largest, index].map(|y| unbatched(y, x)).to_vec())
+}
+
+/// Sums over dimension `d` of `v`, in `to` windows that may overlap. Which elements a window has is no factor of them: 0 times
+/// infinity would be NaN.
+fn window_sums<'a>(v: V<'a>, d: usize, to: i64) -> Result<V<'a>> {
+    v.math().check()?;
+    let from = v.sizes()[d];
+    let ([q, at], longest) = windows(v.math(), from, to);
     let last = (from - 1) as f64;
     let elements = v.math().op(Op::Take, &[v, at.min(last)], smallvec![Attr::Int(d as i64)]);
     let mut sizes: Dims = smallvec![1; v.rank() + 1];
