@@ -1,4 +1,4 @@
-"""What runs along a dimension, products: numbers and derivatives as on the CPU, without a read."""
+"""What runs along a dimension: numbers and derivatives as on the CPU, without a read; products."""
 
 import pytest
 import torch
@@ -28,10 +28,6 @@ def with_zeros(shape, places):
 CALLS = {
     "cumprod": lambda x: x.cumprod(1),
     "cumprod of another dtype": lambda x: x.cumprod(0, dtype=torch.float32),
-    "prod": lambda x: x.prod(),
-    "prod of a dimension": lambda x: x.prod(1),
-    "prod that keeps it": lambda x: x.prod(-2, keepdim=True),
-    "prod of another dtype": lambda x: x.prod(1, dtype=torch.float32),
     "cummax": lambda x: x.cummax(1).values,
     "cummin": lambda x: x.cummin(0).values,
     "logcumsumexp": lambda x: x.logcumsumexp(1),
@@ -63,6 +59,23 @@ def test_of_few_elements(name, shape):
             continue
         x = with_zeros(shape, zeros)
         torch.testing.assert_close(gradients(call, x, DEVICE), gradients(call, x, "cpu"))
+
+
+@pytest.mark.parametrize("numbers", [(1e30, 1e30, 1e-30, 1e-30), (1e20, 1e20, 0.0, 5.0)])
+def test_a_product_has_the_derivatives_of_the_cpu(numbers):
+    """Also where the product of its first elements is infinite."""
+    for call in (torch.prod, lambda x: x.prod(0), lambda x: x.prod(0, keepdim=True)):
+        x = torch.tensor(numbers)
+        torch.testing.assert_close(gradients(call, x, DEVICE), gradients(call, x, "cpu"))
+
+
+def test_a_product_of_another_dtype_has_derivatives_in_that():
+    def derivative(device):
+        x = torch.full((4,), 100.0, dtype=torch.half, device=device, requires_grad=True)
+        (x.prod(dtype=torch.float32) * 1e-8).backward()
+        return x.grad.cpu()
+
+    torch.testing.assert_close(derivative(DEVICE), derivative("cpu"))
 
 
 def test_a_product_of_one_element_has_derivatives_of_derivatives():

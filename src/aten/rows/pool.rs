@@ -241,6 +241,14 @@ fn adaptive_max<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     }
     let (mut kernel, mut places) = (Dims::new(), Vec::new());
     for (d, (&from, &to)) in inputs.iter().zip(&outputs).enumerate() {
+        if to == 1 {
+            // All of it, as it is.
+            c.math.guard(Guard::between(1, to, 1));
+            kernel.push(from);
+            places.push(c.math.iota(&[from], 0, DType::I64));
+            continue;
+        }
+        c.math.guard([Guard::at_most(2, to)]);
         let ([q, at], longest) = windows(c.math, from, to);
         let at = at.min(end(q, from, to) - 1.0);
         let at = at.reshape(&[to * longest]);

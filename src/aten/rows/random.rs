@@ -6,6 +6,7 @@ use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::array::integer_range;
@@ -128,38 +129,42 @@ fn shaped<'a, const M: usize>(
     Ok(vec![shape(drawn, c.parameters(parameters, compute)?).cast(ty.dtype)])
 }
 
-/// From a bound, or 0, to below another one, or all that the dtype of argument 0 has from there; of floats without bounds the
+/// From a bound, or 0, to below another one, or all that the dtype of argument 0 has from there; of floats without an upper bound the
 /// integers up to where they begin to miss some. The remainder of 64 random bits: that some remainders are of one number of bits
 /// more is seen in ranges that have a part of all 64 bits' numbers.
 fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a> {
     let Ty { dtype, sizes } = c.ty(0)?;
     let int = |n: i64| c.math.constant_int(n, DType::I64);
-    let last = match (dtype, from) {
-        (DType::F16, Some(_)) => 65504,
-        (_, Some(_)) if dtype.is_float() => i64::MAX,
-        (_, None) if dtype.is_float() => 1 << digits(dtype),
-        _ => integer_range(dtype).1,
-    };
+    let last = if dtype.is_float() { 1 << digits(dtype) } else { integer_range(dtype).1 };
     let bound = |i: usize| c.number(i, 0.0, DType::I64);
-    let from = from.map_or(Ok(int(0)), bound)?;
-    let end = to.map_or(Ok(int(last.wrapping_add(1))), bound)?;
+    let first = from.map_or(Ok(int(0)), bound)?;
+    let rest = int(last.wrapping_add(1));
+    let end = match (from, to) {
+        (_, Some(to)) => bound(to)?,
+        // From the least number on all of 64 bits, whatever the dtype.
+        (Some(_), None) => first.eq(int(i64::MIN)).select(int(i64::MIN), rest),
+        (None, None) => rest,
+    };
     // As numbers without signs, of which 0 is 2^64.
-    let count = end - from;
+    let count = end - first;
     let drawn = c.drawn(Op::RandomBits, &sizes)?;
     let half = drawn.and(int(i64::MAX));
     let bits = half * 2.0 + drawn.lt(0.0).cast(DType::I64);
     let times = count.gt(0.0).select(half / count.max(1.0) * 2.0, 0.0);
     let rest = bits - times * count;
     let unsigned = |v: V<'a>| v.binary(Op::Xor, int(i64::MIN));
-    let drawn = from + unsigned(rest).lt(unsigned(count)).select(rest, rest - count);
-    if to.is_none() || !dtype.is_float() {
+    let drawn = first + unsigned(rest).lt(unsigned(count)).select(rest, rest - count);
+    if from.is_none() && to.is_none() || !dtype.is_float() {
         return Ok(vec![drawn.cast(dtype)]);
     }
-    // What is rounded up to the bound is the float below that.
+    // What is rounded beyond a bound is the float next to it.
     let x = drawn.cast(dtype).cast(wide(dtype));
+    let step = x.abs() * (1.25 * 0.5f64.powi(digits(dtype)));
+    let is_below = x.cast(DType::F64).lt(first.cast(DType::F64));
+    let x = is_below.select(x + step, x);
+    let Some(_) = to else { return Ok(vec![x.cast(dtype)]) };
     let reached = x.cast(DType::F64).ge(end.cast(DType::F64));
-    let below = x - x.abs() * (1.25 * 0.5f64.powi(digits(dtype)));
-    Ok(vec![reached.select(below, x).cast(dtype)])
+    Ok(vec![reached.select(x - step, x).cast(dtype)])
 }
 
 /// Binary digits of a float.
@@ -184,6 +189,7 @@ fn permutation<'a>(c: &Call<'a>) -> Outs<'a> {
     if n > most {
         return invalid!("n cannot be greater than {most} for a result of {dtype}, but got {n}");
     }
+    c.math.guard([Guard::at_most(n, most)]);
     let attrs = smallvec![Attr::Int(0), Attr::Int(n), Attr::Bool(false)];
     let [_, places] = c.math.ops(Op::TopK, &[c.drawn(Op::RandomBits, &[n])?], attrs)?[..] else {
         return crate::internal!("a sort without two results");

@@ -86,7 +86,7 @@ pub const ROWS: &[Row] = &[
     row("linalg_vector_norm", PLAIN, |c| norm(c, c.float(1, 2.0)?, c.dtype(4)?))
         .fixed(&[1])
         .complex(),
-    row("renorm", PLAIN, renorm).fixed(&[1]),
+    row("renorm", PLAIN, renorm).fixed(&[1, 3]),
     row("norm", &["ScalarOpt_dim", "out"], |c| norm(c, c.float(1, 2.0)?, None))
         .fixed(&[1])
         .complex(),
@@ -337,11 +337,15 @@ fn renorm<'a>(c: &Call<'a>) -> Outs<'a> {
     if order <= 0.0 {
         return invalid!("renorm: non-positive norm not supported");
     }
+    let most = c.float(3, 0.0)?;
+    if most < 0.0 {
+        return invalid!("renorm: expected maxnorm to be >= 0 but got {most}");
+    }
     let others: Dims = (0..x.rank() as i64).filter(|&axis| axis != dim).collect();
     let compute = wide(x.dtype());
-    let [most] = c.parameters([(3, 0.0)], compute)?;
     let norm = norm_over(x.cast(compute), order, &others, true);
-    let factor = norm.gt(most).select(most / (norm + 1e-7), 1.0).cast(x.dtype());
+    let factor =
+        norm.gt(most).select(c.math.constant(most, compute) / (norm + 1e-7), 1.0).cast(x.dtype());
     Ok(vec![x * factor])
 }
 

@@ -128,6 +128,30 @@ fn integers_as_floats_stay_below() {
     }
 }
 
+/// What is rounded to a float is not below the lower bound, either, and without an upper one no larger than all integers can be.
+#[test]
+fn integers_as_floats_begin_at_their_bound() {
+    for (dtype, from, to, least) in
+        [(F16, 4097, 4200, 4100.0), (BF16, 1001, 2000, 1004.0), (F16, -4099, -4000, -4096.0)]
+    {
+        let x = integers("aten::random_.from", dtype, &[from, to]).to_f64s();
+        let found = x.iter().copied().fold(f64::INFINITY, f64::min);
+        assert_eq!(found, least, "{dtype} {from}..{to}");
+    }
+    for (dtype, digits) in [(F16, 11), (BF16, 8), (F32, 24), (F64, 53)] {
+        let all = Array::zeros(&Ty::new(dtype, &[7, 1001]));
+        let rest =
+            |from: i64| only("aten::random_.from", &seeded(&[(&all).into(), Int(from), NONE], 5));
+        let most = 2f64.powi(digits);
+        check_moments(dtype.name(), &rest(0), most / 2.0, most / 12f64.sqrt());
+        assert!(rest(0).to_f64s().iter().all(|x| (0.0..=most).contains(x)), "{dtype}");
+    }
+    // From the least number on, all of 64 bits.
+    let all = Array::zeros(&Ty::new(F32, &[7, 1001]));
+    let x = only("aten::random_.from", &seeded(&[(&all).into(), Int(i64::MIN), NONE], 5));
+    check_moments("f32", &x, 0.0, 2f64.powi(64) / 12f64.sqrt());
+}
+
 #[test]
 fn permutations() {
     for (n, dtype) in [(0, I64), (1, I64), (1000, I64), (200, U8), (300, F32), (300, F16)] {

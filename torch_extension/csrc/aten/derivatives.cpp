@@ -1,9 +1,7 @@
-// Products, whose derivatives PyTorch has in a form that reads whether an element is 0.
-#include <ATen/RedispatchFunctions.h>
+// Running products, whose derivative PyTorch has in a form that reads whether an element is 0.
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cumprod.h>
 #include <ATen/ops/cumprod_backward.h>
 #include <ATen/ops/cumprod_backward_native.h>
 
@@ -22,17 +20,6 @@ bool is_differentiated(const at::Tensor& tensor) {
          tensor._fw_grad(/*level=*/0).defined();
 }
 
-// Whether there is a derivative of products of so many elements to be taken that PyTorch would read
-// for. That of a running product of one element has no derivative, not even 0.
-bool would_read(const at::Tensor& self, int64_t count) {
-  return is_differentiated(self) && is_plain(self) && self.numel() != 0 && count != 1;
-}
-
-// PyTorch's own kernel for gradients stands at the keys of other devices.
-c10::DispatchKeySet pytorchs(c10::DispatchKeySet keys) {
-  return (keys & c10::after_autograd_keyset) | c10::DispatchKeySet(c10::DispatchKey::AutogradOther);
-}
-
 }  // namespace
 
 // The gradient itself is a recorded operation; that of the gradient is PyTorch's, which is right at
@@ -46,21 +33,6 @@ at::Tensor cumprod_backward(const at::Tensor& grad, const at::Tensor& input, int
   if (is_pytorchs) return at::native::cumprod_backward(grad, input, dim, output);
   const at::AutoDispatchBelowADInplaceOrView guard;
   return at::cumprod_backward(grad, input, dim, output);
-}
-
-// The last running product, whose derivative reads nothing.
-at::Tensor prod(c10::DispatchKeySet keys, const at::Tensor& self,
-                std::optional<at::ScalarType> dtype) {
-  if (!would_read(self, self.numel())) return at::redispatch::prod(pytorchs(keys), self, dtype);
-  return at::cumprod(self.reshape(-1), 0, dtype).select(0, -1).clone();
-}
-
-at::Tensor prod_dim(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim, bool keepdim,
-                    std::optional<at::ScalarType> dtype) {
-  if (self.dim() == 0 || !would_read(self, self.size(dim)))
-    return at::redispatch::prod(pytorchs(keys), self, dim, keepdim, dtype);
-  const at::Tensor last = at::cumprod(self, dim, dtype).narrow(dim, self.size(dim) - 1, 1);
-  return (keepdim ? last : last.squeeze(dim)).clone();
 }
 
 }  // namespace torchacc

@@ -106,10 +106,6 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates,
 // derivatives.cpp
 at::Tensor cumprod_backward(const at::Tensor& grad, const at::Tensor& input, int64_t dim,
                             const at::Tensor& output);
-at::Tensor prod(c10::DispatchKeySet keys, const at::Tensor& self,
-                std::optional<at::ScalarType> dtype);
-at::Tensor prod_dim(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim, bool keepdim,
-                    std::optional<at::ScalarType> dtype);
 
 // encoder.cpp
 std::tuple<at::Tensor, at::Tensor> multi_head_attention(

@@ -170,8 +170,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   add_recurrent_layers(m);
   m.impl("cumprod_backward", &cumprod_backward);
-  m.impl("prod", &prod);
-  m.impl("prod.dim_int", &prod_dim);
   // Asks about the tensors themselves.
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
