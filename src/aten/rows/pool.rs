@@ -105,6 +105,7 @@ fn max_unpool<'a>(c: &Call<'a>) -> Outs<'a> {
     let [x3, index] = [x4, index].map(|v| v.reshape(&rows(plane)));
     let zeros = c.math.zeros(x.dtype(), &rows(spatial.iter().product()));
     let y = scattered(zeros, index, x3, 2, Reduction::Last);
+    c.math.check()?;
     Ok(vec![unbatched(y.reshape(&[outer, &spatial[..]].concat()), x)])
 }
 
@@ -262,6 +263,7 @@ fn adaptive_max<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     let [largest, found] = c.math.ops(Op::MaxPool, &[v], attrs)?[..] else {
         return crate::internal!("a pooling without two results");
     };
+    c.math.check()?;
     // From a place among what was taken to one in the input.
     let (mut rest, mut index, mut stride) = (found, c.math.zeros(DType::I64, &found.sizes()), 1.0);
     for (&from, at) in inputs.iter().zip(places).rev() {

@@ -99,9 +99,17 @@ pub const ROWS: &[Row] = &[
     row("cumprod_backward", &[""], |c| {
         let (dy, x) = (c.tensor(0)?, c.tensor(1)?);
         let dim = c.dim(2, 0, x.rank())? as i64;
+        if dy.sizes() != x.sizes() || ![dy, x].iter().all(|v| v.dtype().is_float()) {
+            return invalid!(
+                "cumprod_backward: expected floats of equal sizes, {:?} and {:?}",
+                dy.ty(),
+                x.ty()
+            );
+        }
         let dx = of_cumprod(at_least_1d(x), at_least_1d(dy), dim);
         Ok(vec![dx.reshape(&x.sizes())])
-    }),
+    })
+    .floats(),
     row("cummax", PLAIN, |c| running_extreme(c, |x| x)),
     row("cummin", PLAIN, |c| running_extreme(c, reversed)),
     row("logcumsumexp", PLAIN, logcumsumexp).floats(),
