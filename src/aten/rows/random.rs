@@ -135,7 +135,7 @@ fn shaped<'a, const M: usize>(
 fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a> {
     let Ty { dtype, sizes } = c.ty(0)?;
     let int = |n: i64| c.math.constant_int(n, DType::I64);
-    let last = if dtype.is_float() { 1 << digits(dtype) } else { integer_range(dtype).1 };
+    let last = last_integer(dtype)?;
     let bound = |i: usize| c.number(i, 0.0, DType::I64);
     let first = from.map_or(Ok(int(0)), bound)?;
     let rest = int(last.wrapping_add(1));
@@ -167,6 +167,15 @@ fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a
     Ok(vec![reached.select(x - step, x).cast(dtype)])
 }
 
+/// Up to where a dtype has all integers.
+fn last_integer(dtype: DType) -> Result<i64> {
+    match dtype {
+        _ if dtype.is_float() => Ok(1 << digits(dtype)),
+        _ if dtype.is_int() || dtype == DType::Bool => Ok(integer_range(dtype).1),
+        _ => invalid!("there are no random integers of {dtype}"),
+    }
+}
+
 /// Binary digits of a float.
 fn digits(dtype: DType) -> i32 {
     match dtype {
@@ -183,9 +192,11 @@ fn permutation<'a>(c: &Call<'a>) -> Outs<'a> {
     let dtype = c.dtype(1)?.or(c.out(0).map(|ty| ty.dtype)).unwrap_or(DType::I64);
     let most = match dtype {
         DType::BF16 => i64::MAX,
-        _ if dtype.is_float() => (1 << digits(dtype)) + 1,
-        _ => integer_range(dtype).1.saturating_add(1),
+        _ => last_integer(dtype)?.saturating_add(1),
     };
+    if n < 0 {
+        return invalid!("n must be non-negative, got {n}");
+    }
     if n > most {
         return invalid!("n cannot be greater than {most} for a result of {dtype}, but got {n}");
     }
