@@ -209,7 +209,7 @@ static int has_room(const torchacc_type* types, size_t count) {
     for (uint32_t d = 0; d < types[i].rank; ++d) product *= (double)types[i].sizes[d];
     elements += product;
   }
-  return elements < 1e8;
+  return elements < 1e9;
 }
 
 static void one_call(void) {

@@ -103,7 +103,11 @@ fn max_unpool<'a>(c: &Call<'a>) -> Outs<'a> {
     let (outer, plane): (_, i64) = (&sizes[..2], sizes[2..].iter().product());
     let rows = |n: i64| [outer, &[n]].concat();
     let [x3, index] = [x4, index].map(|v| v.reshape(&rows(plane)));
-    let zeros = c.math.zeros(x.dtype(), &rows(spatial.iter().product()));
+    let to = spatial.iter().try_fold(1i64, |to, &size| to.checked_mul(size));
+    let Some(to) = to.filter(|_| spatial.iter().all(|&size| size >= 0)) else {
+        return invalid!("max_unpooling2d: there are no planes of {spatial:?}");
+    };
+    let zeros = c.math.zeros(x.dtype(), &rows(to));
     let y = scattered(zeros, index, x3, 2, Reduction::Last);
     c.math.check()?;
     Ok(vec![unbatched(y.reshape(&[outer, &spatial[..]].concat()), x)])
