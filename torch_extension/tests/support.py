@@ -13,6 +13,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.utils.cpp_extension
+import torchacc
 from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = "acc"
@@ -71,6 +72,12 @@ def check(function, *arguments, rtol=1e-5, atol=1e-6):
     expected, actual = function(*arguments), function(*on_device)
     assert_same(actual, expected, rtol, atol)
     assert_same(on_device, arguments, rtol, atol)
+
+
+def host_calls():
+    """How many operators have run on the CPU, or at once."""
+    metrics = torchacc.metrics()
+    return metrics["host_calls"] + metrics["immediate_runs"]
 
 
 def forget_errors():

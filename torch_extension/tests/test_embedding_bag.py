@@ -5,16 +5,10 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
-import torchacc
-from support import DEVICE
+from support import DEVICE, host_calls
 
 INDICES = torch.tensor([1, 4, 4, 0, 2, 5, 1, 1, 3])
 OFFSETS = torch.tensor([0, 2, 2, 6])
-
-
-def host_calls():
-    metrics = torchacc.metrics()
-    return metrics["host_calls"] + metrics["immediate_runs"]
 
 
 def bags(device, dtype=torch.float64, weights=None, indices=INDICES, offsets=OFFSETS, **how):

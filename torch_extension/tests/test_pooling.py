@@ -3,13 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-import torchacc
-from support import DEVICE
-
-
-def host_calls():
-    metrics = torchacc.metrics()
-    return metrics["host_calls"] + metrics["immediate_runs"]
+from support import DEVICE, host_calls
 
 
 def numbers(sizes, dtype=torch.float64, special=False):

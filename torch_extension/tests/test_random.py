@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torchacc
-from support import DEVICE
+from support import DEVICE, host_calls
 from torch.utils.checkpoint import checkpoint
 
 
@@ -74,11 +74,6 @@ def test_distributions():
     assert sorted(torch.randperm(50, device=DEVICE).tolist()) == list(range(50))
     picked = torch.multinomial(torch.tensor([0.0, 1, 0], device=DEVICE), 4, replacement=True)
     assert picked.tolist() == [1, 1, 1, 1]
-
-
-def host_calls():
-    metrics = torchacc.metrics()
-    return metrics["host_calls"] + metrics["immediate_runs"]
 
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)

@@ -2,16 +2,10 @@
 
 import pytest
 import torch
-import torchacc
-from support import DEVICE
+from support import DEVICE, host_calls
 
 
-def host_calls():
-    metrics = torchacc.metrics()
-    return metrics["host_calls"] + metrics["immediate_runs"]
-
-
-def gradients(call, x, device, weight=None):
+def gradients(call, x, device):
     x = x.detach().clone().to(device).requires_grad_()
     y = call(x)
     weight = torch.linspace(-1, 2, y.numel(), dtype=y.dtype).view(y.shape).to(device)

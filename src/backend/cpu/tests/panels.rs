@@ -192,7 +192,7 @@ fn packed_operands_give_the_bits_of_blocks_that_pack_for_themselves() {
     }
 }
 
-/// Products that are large enough, as programs compute them: of all floats, with an epilogue or without.
+/// Products that are large enough, as programs compute them, of all floats.
 #[test]
 fn large_products_of_any_layout() {
     let mut random = Random::new(48);
