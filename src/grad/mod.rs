@@ -24,7 +24,7 @@ use crate::graph::{Graph, NodeId, ValueId};
 use crate::invalid;
 use crate::op::{Attr, Attrs, Op, host};
 use collective::Tokens;
-pub use reduce::{of_cumprod, places_of_cummax};
+pub use reduce::{of_cumprod, of_prod, places_of_cummax};
 use table::{Rule, rule};
 
 /// A node whose results have cotangents, and what its rule may use.

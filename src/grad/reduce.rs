@@ -5,30 +5,38 @@ use crate::dtype::DType;
 use crate::graph::math::{V, wide};
 use crate::op::index::Reduction;
 use crate::op::{Attr, Op};
+use crate::shape::Dims;
 use smallvec::smallvec;
 
 /// `v`, of the sizes of the result, repeated along the axes that the reduction dropped.
 pub fn restored<'m>(s: &Step<'m, '_>, v: V<'m>) -> V<'m> {
-    let full = s.x[0].sizes();
-    let mut kept = full.clone();
-    s.ints(0).iter().for_each(|&axis| kept[axis as usize] = 1);
-    v.reshape(&kept).broadcast(&full)
+    restored_to(&s.x[0].sizes(), s.ints(0), v)
 }
 
-/// The product of the others: the whole product divided by the element; where one element is 0, its alone is not 0.
+fn restored_to<'m>(full: &[i64], axes: &[i64], v: V<'m>) -> V<'m> {
+    let mut kept = Dims::from_slice(full);
+    axes.iter().for_each(|&axis| kept[axis as usize] = 1);
+    v.reshape(&kept).broadcast(full)
+}
+
 pub fn prod<'m>(s: &Step<'m, '_>) -> Flow<'m> {
-    let dtype = s.x[0].dtype();
+    Ok(vec![Some(of_prod(s.x[0], s.dy(), s.ints(0)))])
+}
+
+/// The gradient of a product over `axes`, which `dy` has not: the product of the others, that is the whole product divided by
+/// the element; where one element is 0, its alone is not 0.
+pub fn of_prod<'m>(x: V<'m>, dy: V<'m>, axes: &[i64]) -> V<'m> {
+    let dtype = x.dtype();
     let compute = wide(dtype);
-    let x = s.x[0].cast(compute);
+    let (x, dy) = (x.cast(compute), dy.cast(compute));
+    let restored = |v| restored_to(&x.sizes(), axes, v);
     let is_zero = x.eq(0.0);
-    let axes = s.ints(0);
-    let others = is_zero.select(s.math.full(1.0, compute, &x.sizes()), x);
-    let product = restored(s, others.reduce(Op::Prod, axes, false));
-    let zeros = restored(s, is_zero.cast(compute).reduce(Op::Sum, axes, false));
+    let others = is_zero.select(x.math().full(1.0, compute, &x.sizes()), x);
+    let product = restored(others.reduce(Op::Prod, axes, false));
+    let zeros = restored(is_zero.cast(compute).reduce(Op::Sum, axes, false));
     let alone = zeros.eq(1.0).select(product, 0.0);
     let among_others = zeros.eq(0.0).select(product / others, 0.0);
-    let slope = is_zero.select(alone, among_others);
-    Ok(vec![Some((restored(s, s.dy().cast(compute)) * slope).cast(dtype))])
+    (restored(dy) * is_zero.select(alone, among_others)).cast(dtype)
 }
 
 /// Equal maxima have equal shares.

@@ -120,6 +120,19 @@ def test_gradients_of_gradients(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_many_gradients_at_once(kind):
+    def gradients(place):
+        layer = place(layer_of(kind).double())
+        torch.manual_seed(5)
+        x = place(torch.randn(4, 2, 5, dtype=torch.float64)).requires_grad_()
+        output, _ = layer(x)
+        some = place(torch.eye(output.numel(), dtype=torch.float64)[:3].view(3, *output.shape))
+        return torch.autograd.grad(output, x, some, is_grads_batched=True)[0].cpu()
+
+    torch.testing.assert_close(gradients(lambda t: t.to(DEVICE)), gradients(lambda t: t))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_only_the_last_state_is_used(kind):
     def last(place):
         layer = place(layer_of(kind, bidirectional=True).double())

@@ -25,6 +25,11 @@ CALLS = {
     "cummax": lambda x: x.cummax(1).values,
     "cummin": lambda x: x.cummin(0).values,
     "logcumsumexp": lambda x: x.logcumsumexp(1),
+    "prod": lambda x: x.prod(),
+    "prod of a dimension": lambda x: x.prod(-1),
+    "prod that keeps it": lambda x: x.prod(0, keepdim=True),
+    "prod of another dtype": lambda x: x.prod(0, dtype=torch.float32),
+    "prod of a negative view": lambda x: torch._neg_view(x).prod(1),
 }
 
 
@@ -97,6 +102,21 @@ def test_derivatives_of_derivatives(call, zeros):
     found = torch.func.jvp(call, (leaf,), (tangent.to(DEVICE),))
     expected = torch.func.jvp(call, (x,), (tangent,))
     torch.testing.assert_close([one.cpu() for one in found], list(expected))
+
+
+@pytest.mark.parametrize("call", [torch.prod, lambda x: x.prod(0), lambda x: x.cumprod(0)])
+def test_derivatives_under_transformations(call):
+    x = with_zeros((5,), (2,))
+    weights = torch.arange(20, dtype=torch.float64).view(4, 5)
+
+    def of(x, weights):
+        grad = torch.func.grad(lambda x: call(x).sum())
+        both = torch.func.vmap(lambda weight: grad(x * weight))(weights)
+        batched = torch.autograd.functional.jacobian(call, x, vectorize=True)
+        return both, batched, torch.func.hessian(lambda x: call(x).sum())(x)
+
+    found = of(x.to(DEVICE), weights.to(DEVICE))
+    torch.testing.assert_close([one.cpu() for one in found], list(of(x, weights)))
 
 
 def test_prod_may_be_written_over():

@@ -98,6 +98,12 @@ OWN = [
         "results": [TENSOR, TENSOR, TENSOR],
     },
     {
+        "operator": "torchacc::prod_backward",
+        "overload": "",
+        "arguments": [given("grad"), given("self"), given("dim", type="int", optional=True)],
+        "results": [TENSOR],
+    },
+    {
         "operator": "torchacc::copy",
         "overload": "",
         "arguments": [given("self")],

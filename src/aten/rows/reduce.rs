@@ -6,7 +6,7 @@ use crate::aten::call::{Call, wide, wrap_dim};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::grad::{of_cumprod, places_of_cummax};
+use crate::grad::{of_cumprod, of_prod, places_of_cummax};
 use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::invalid;
@@ -95,6 +95,7 @@ pub const ROWS: &[Row] = &[
         .complex(),
     row("cumsum", PLAIN, |c| running(c, Op::CumSum)).complex(),
     row("cumprod", PLAIN, |c| running(c, Op::CumProd)),
+    row("torchacc::prod_backward", &[""], prod_backward).floats(),
     // `(grad, input, dim, output)`
     row("cumprod_backward", &[""], |c| {
         let (dy, x) = (c.tensor(0)?, c.tensor(1)?);
@@ -355,6 +356,27 @@ fn renorm<'a>(c: &Call<'a>) -> Outs<'a> {
     let factor =
         norm.gt(most).select(c.math.constant(most, compute) / (norm + 1e-7), 1.0).cast(x.dtype());
     Ok(vec![x * factor])
+}
+
+/// `(grad, self, dim?)`: the derivative of the product over `dim`, or all dimensions, where `grad` has no `dim`.
+fn prod_backward<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (dy, x) = (c.tensor(0)?, c.tensor(1)?);
+    let axes = match c.has(2) {
+        true => wrap_dims(&[c.int(2, 0)?], x.rank())?,
+        false => axes(c, None, x.rank())?,
+    };
+    let mut kept = x.sizes();
+    axes.iter().rev().for_each(|&axis| {
+        kept.remove(axis as usize);
+    });
+    if dy.sizes() != kept || ![dy, x].iter().all(|v| v.dtype().is_float()) {
+        return invalid!(
+            "torchacc::prod_backward: expected floats, grad of sizes {kept:?}, got {:?} and {:?}",
+            dy.ty(),
+            x.ty()
+        );
+    }
+    Ok(vec![of_prod(x.cast(dy.dtype()), dy, &axes).cast(x.dtype())])
 }
 
 /// Sums or products of the elements up to each.

@@ -104,6 +104,10 @@ std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& input_gates,
                                             const std::optional<at::Tensor>& hidden_bias);
 
 // derivatives.cpp
+at::Tensor prod(c10::DispatchKeySet keys, const at::Tensor& self,
+                std::optional<c10::ScalarType> dtype);
+at::Tensor prod_dim(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim, bool keepdim,
+                    std::optional<c10::ScalarType> dtype);
 at::Tensor cumprod_backward(const at::Tensor& grad, const at::Tensor& input, int64_t dim,
                             const at::Tensor& output);
 

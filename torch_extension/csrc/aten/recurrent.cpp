@@ -159,7 +159,12 @@ class Layer : public torch::autograd::Function<Layer> {
                      &output = saved[4];
     const Cell cell{context->saved_data["cell"].toInt()};
     const bool reverse = context->saved_data["reverse"].toBool();
-    if (at::GradMode::is_enabled()) return differentiable(saved, gradients, cell, reverse);
+    const bool is_transformed =
+        std::any_of(gradients.begin(), gradients.end(), [](const at::Tensor& gradient) {
+          return gradient.defined() && at::isTensorSubclassLike(gradient);
+        });
+    if (is_transformed || at::GradMode::is_enabled())
+      return step_by_step(saved, gradients, cell, reverse);
     const int64_t time = gates.size(0), batch = gates.size(1), units = weights.size(1);
     const at::Tensor of_output = gradients[0].defined() ? gradients[0] : at::zeros_like(output);
     at::Tensor of_last;
@@ -188,10 +193,13 @@ class Layer : public torch::autograd::Function<Layer> {
   }
 
  private:
-  // For gradients of gradients: those of the steps, which are computed again.
-  static torch::autograd::variable_list differentiable(
+  // For gradients of gradients, and for many gradients at once: those of the steps, which are
+  // computed again.
+  static torch::autograd::variable_list step_by_step(
       const torch::autograd::variable_list& saved, const torch::autograd::variable_list& gradients,
       Cell cell, bool reverse) {
+    const bool is_differentiable = at::GradMode::is_enabled();
+    const at::AutoGradMode graph(true);
     const auto [output, last] = steps(saved[0], saved[1], {saved[2], saved[3]}, cell, reverse);
     torch::autograd::variable_list results, of_results, inputs;
     const auto add = [&](const at::Tensor& result, const at::Tensor& gradient) {
@@ -210,7 +218,7 @@ class Layer : public torch::autograd::Function<Layer> {
     torch::autograd::variable_list all(6);
     if (results.empty() || inputs.empty()) return all;
     const auto found = torch::autograd::grad(results, inputs, of_results, /*retain_graph=*/true,
-                                             /*create_graph=*/true, /*allow_unused=*/true);
+                                             is_differentiable, /*allow_unused=*/true);
     for (size_t n = 0; n < places.size(); ++n) all[places[n]] = found[n];
     return all;
   }

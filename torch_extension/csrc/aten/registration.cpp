@@ -169,6 +169,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   add_recurrent_layers(m);
+  m.impl("prod", TORCH_FN(prod));
+  m.impl("prod.dim_int", TORCH_FN(prod_dim));
   m.impl("cumprod_backward", &cumprod_backward);
   // Asks about the tensors themselves.
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
