@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 /// Beyond so many programs all are forgotten. The table of keys has them: it alone keeps them.
-const CAPACITY: usize = 256;
+const CAPACITY: usize = 1024;
 /// One look-up out of so many is also made the long way; in debug builds every one.
 const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 1024 };
 

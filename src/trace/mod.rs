@@ -244,7 +244,7 @@ impl Trace {
                 made?
             }
             None if self.position == 0 => {
-                self.fresh(&*self.history.first()?, op, n, rest.is_some())?
+                self.fresh(&*self.history.likely()?, op, n, rest.is_some())?
             }
             None => return None,
         };

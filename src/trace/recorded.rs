@@ -6,11 +6,11 @@ use crate::cache::encode;
 use crate::op::arg::ScalarKind;
 use crate::record::{Operator, Origin, Output, Record, Records, Value};
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 /// At most so many traces are kept, ...
-const TRACES: usize = 32;
+const TRACES: usize = 256;
 /// ... and at most so many canonical bytes in all of them (but always one trace): about 65,000 records. The records
 /// themselves take several times that.
 const BYTES: usize = 16 << 20;
@@ -44,6 +44,8 @@ pub struct Outlook {
     credit: AtomicI32,
     /// The values of its scalars in its last run, and whether they were the same in the run before.
     scalars: Mutex<Vec<(u64, bool)>>,
+    /// The trace that came after it the last time.
+    follower: Mutex<Weak<RecordedTrace>>,
 }
 
 /// Of [`Outlook::credit`]: the least with which another run is begun, and the most.
@@ -86,7 +88,7 @@ impl Outlook {
         Outlook {
             awaited: AtomicBool::new(awaited),
             credit: AtomicI32::new(credit),
-            scalars: Mutex::default(),
+            ..Outlook::default()
         }
     }
 }
@@ -200,6 +202,8 @@ impl RecordedTrace {
 pub struct TraceHistory {
     traces: Vec<Arc<RecordedTrace>>,
     last_id: u64,
+    /// The trace that was finished last.
+    last: Weak<RecordedTrace>,
 }
 
 impl TraceHistory {
@@ -212,8 +216,10 @@ impl TraceHistory {
         self.last_id
     }
 
-    pub fn first(&self) -> Option<Arc<RecordedTrace>> {
-        self.traces.first().cloned()
+    /// The one that most likely comes now: what came next the last time, else the most recently used one.
+    pub fn likely(&self) -> Option<Arc<RecordedTrace>> {
+        let follower = |last: Arc<RecordedTrace>| last.outlook.follower.lock().upgrade();
+        self.last.upgrade().and_then(follower).or_else(|| self.traces.first().cloned())
     }
 
     /// The `index`-th, if it begins like the first `length` records of `trace` and goes on.
@@ -230,6 +236,15 @@ impl TraceHistory {
 
     /// The trace that is the first `length` records of `trace`, now the most recently used one.
     pub fn finished(&mut self, trace: Arc<RecordedTrace>, length: usize) -> Arc<RecordedTrace> {
+        let finished = self.kept(trace, length);
+        if let Some(before) = self.last.upgrade() {
+            *before.outlook.follower.lock() = Arc::downgrade(&finished);
+        }
+        self.last = Arc::downgrade(&finished);
+        finished
+    }
+
+    fn kept(&mut self, trace: Arc<RecordedTrace>, length: usize) -> Arc<RecordedTrace> {
         let itself = self.traces.iter().position(|known| Arc::ptr_eq(known, &trace));
         let known = itself.filter(|_| trace.records.len() == length);
         let known = known.or_else(|| self.position(&trace, length));

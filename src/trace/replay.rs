@@ -30,6 +30,11 @@ impl Trace {
             self.expected = trace;
             return true;
         }
+        let likely = if self.position == 0 { self.history.likely() } else { None };
+        if likely.as_ref().is_some_and(|likely| self.follow(likely, call)) {
+            self.expected = likely;
+            return true;
+        }
         for index in 0..self.history.len() {
             let branch = self.history.branch(index, trace.as_deref(), self.position);
             let branch = branch.filter(|branch| self.follow(branch, call));
@@ -49,7 +54,7 @@ impl Trace {
             self.sites.resume(self.recording.mark(self.position).chain);
             self.left = Some(trace);
         } else if self.position == 0 {
-            self.left = self.history.first();
+            self.left = self.history.likely();
         }
     }
 

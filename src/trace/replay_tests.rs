@@ -293,16 +293,31 @@ fn results_are_made_again_where_they_were_inferred() {
 }
 
 #[test]
+fn a_step_of_many_traces_is_replayed() {
+    let mut d = Driver::default();
+    let (x, y) = (d.stored(), d.empty());
+    let step = |d: &mut Driver| {
+        for name in 0..100 {
+            d.run(&format!("operator {name}"), &[x], y);
+            d.cut();
+        }
+        d.in_full
+    };
+    let recorded = step(&mut d);
+    assert_eq!(step(&mut d), recorded);
+}
+
+#[test]
 fn the_number_of_known_traces_is_bounded() {
     let mut d = Driver::default();
     let (x, y) = (d.stored(), d.empty());
-    for name in 0..200 {
+    for name in 0..400 {
         d.run(&format!("operator {name}"), &[x], y);
         d.cut();
     }
-    assert!(d.trace.history.len() <= 32);
+    assert!(d.trace.history.len() <= 256);
     let before = d.in_full;
-    d.run("operator 199", &[x], y);
+    d.run("operator 399", &[x], y);
     assert_eq!(d.in_full, before);
     d.cut();
     d.run("operator 0", &[x], y);

@@ -90,8 +90,8 @@ pub fn top_k(attrs: &[Attr], x: &Bound, values: &Bound, places: &Bound) -> Resul
         DType::I8 => lanes.narrow::<i8>(x, outs),
         DType::I16 => lanes.narrow::<i16>(x, outs),
         DType::I32 => lanes.narrow::<i32>(x, outs),
-        DType::F64 => lanes.sort::<f64, u128>(x, outs),
-        DType::I64 => lanes.sort::<i64, u128>(x, outs),
+        DType::F64 => lanes.wide::<f64>(x, outs),
+        DType::I64 => lanes.wide::<i64>(x, outs),
         other => return internal!("no order on {other}"),
     }
     Ok(())
@@ -108,13 +108,33 @@ struct Lanes {
 impl Lanes {
     /// Keys of 32 bits, beside places of as many where they fit.
     fn narrow<T: Ordered>(&self, x: &Bound, outs: (&Bound, &Bound)) {
-        match self.n as u64 <= u32::MAX as u64 {
-            true => self.sort::<T, u64>(x, outs),
-            false => self.sort::<T, u128>(x, outs),
+        match self.has_narrow_places() {
+            true => self.sort::<T, u64>(x, outs, collect_first),
+            false => self.sort::<T, u128>(x, outs, collect_first),
         }
     }
 
-    fn sort<T: Ordered, P: Placed>(&self, x: &Bound, (values, places): (&Bound, &Bound)) {
+    /// Keys of 64 bits.
+    fn wide<T: Ordered<Key = u64>>(&self, x: &Bound, outs: (&Bound, &Bound)) {
+        match self.k == self.n && self.has_narrow_places() {
+            true => self.sort::<T, u64>(x, outs, |found, _, lane, largest| {
+                sort_wide(found, lane, largest);
+            }),
+            false => self.sort::<T, u128>(x, outs, collect_first),
+        }
+    }
+
+    fn has_narrow_places(&self) -> bool {
+        self.n as u64 <= u32::MAX as u64
+    }
+
+    /// `collect` finds the first `k` of a lane, in order, and their places.
+    fn sort<T: Ordered, P: Placed>(
+        &self,
+        x: &Bound,
+        (values, places): (&Bound, &Bound),
+        collect: impl Fn(&mut Vec<P>, usize, &[T], bool) + Sync,
+    ) {
         let Lanes { n, inner, k, largest } = *self;
         let (x, size) = (x.dense::<T>(), k * inner);
         let outs =
@@ -130,7 +150,7 @@ impl Lanes {
                     lane.extend(x[i..].iter().step_by(inner).copied());
                     &lane
                 };
-                collect_first(&mut found, k, along, largest);
+                collect(&mut found, k, along, largest);
                 for (j, placed) in found.iter().enumerate() {
                     values[j * inner + i] = along[placed.place()];
                     places[j * inner + i] = placed.place() as i64;
@@ -175,4 +195,21 @@ fn collect_first<T: Ordered, P: Placed>(found: &mut Vec<P>, k: usize, lane: &[T]
         found.truncate(k);
     }
     found.sort_unstable();
+}
+
+/// All elements of a lane in order. The 32 bits that tell most of the keys apart are sorted beside their places, which takes half
+/// the time of whole keys beside places; then what is equal in them.
+fn sort_wide<T: Ordered<Key = u64>>(found: &mut Vec<u64>, lane: &[T], largest: bool) {
+    let key = |v: &T| if largest { !v.key() } else { v.key() };
+    let keys = || lane.iter().map(key);
+    let (least, most) = (keys().min().unwrap_or(0), keys().max().unwrap_or(0));
+    let shift = 32u32.saturating_sub((most - least).leading_zeros());
+    found.clear();
+    found.extend(keys().enumerate().map(|(n, key)| u64::new((key - least) >> shift, n)));
+    found.sort_unstable();
+    if shift > 0 {
+        for equal in found.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+            equal.sort_unstable_by_key(|placed| (key(&lane[placed.place()]), *placed));
+        }
+    }
 }

@@ -119,6 +119,9 @@ fn running_as<S: Stored<L>, L: Copy + Default, R: Running<L>>(
 ) {
     let x = x.dense::<S>();
     parallel_chunks(write.result::<S>(), n * inner, 16 * n * inner, |outer, out| {
+        if inner == 1 {
+            return run_along::<S, L, R>(&x[outer * n..][..n], out);
+        }
         let mut kept = vec![R::NEUTRAL; inner];
         let mut row = vec![L::default(); inner];
         for (j, out) in out.chunks_exact_mut(inner).enumerate() {
@@ -130,4 +133,17 @@ fn running_as<S: Stored<L>, L: Copy + Default, R: Running<L>>(
             store_run::<S, L>(&row, out);
         }
     });
+}
+
+/// Of the last axis: what is kept stays in a register, and results are stored in runs.
+fn run_along<S: Stored<L>, L: Copy + Default, R: Running<L>>(x: &[S], out: &mut [S]) {
+    let mut kept = R::NEUTRAL;
+    let mut run = [L::default(); 64];
+    for (from, out) in x.chunks(run.len()).zip(out.chunks_mut(run.len())) {
+        for (to, v) in run.iter_mut().zip(from) {
+            kept = R::step(kept, v.load());
+            *to = R::round(kept);
+        }
+        store_run::<S, L>(&run[..out.len()], out);
+    }
 }

@@ -99,8 +99,10 @@ class Mirror {
           now.storage_offset() == before.storage_offset()) {
         continue;
       }
+      std::optional<int64_t> offset;
+      if (now.storage_offset() != before.storage_offset()) offset = now.storage_offset();
       changed.push_back({index, Dims(now.sizes().begin(), now.sizes().end()),
-                         Dims(now.strides().begin(), now.strides().end()), now.storage_offset()});
+                         Dims(now.strides().begin(), now.strides().end()), offset});
     }
     return changed;
   }

@@ -58,7 +58,8 @@ Tensors make_results(const Call& call, const Shapes& shapes) {
 void resize_arguments(const Call& call, const Shapes& shapes) {
   for (const ResizedArgument& resized : shapes.resized) {
     c10::TensorImpl& tensor = *call.tensors()[resized.use].tensor;
-    tensor.set_sizes_and_strides(resized.sizes, resized.strides, resized.offset);
+    tensor.set_sizes_and_strides(resized.sizes, resized.strides,
+                                 resized.offset.value_or(tensor.storage_offset()));
     grow_storage(tensor);
   }
 }

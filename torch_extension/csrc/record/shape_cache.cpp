@@ -86,9 +86,13 @@ ShapeCache& cache() {
   return *instance;
 }
 
-bool cacheable(const Shapes& shapes) {
-  // A view's offset and an argument's new geometry hold for this call only.
-  return shapes.resized.empty() &&
+bool cacheable(const Call& call, const Shapes& shapes) {
+  // What is written in another geometry, but for an out= argument, may lie elsewhere next time, and
+  // so may a view.
+  return std::all_of(shapes.resized.begin(), shapes.resized.end(),
+                     [&call](const ResizedArgument& resized) {
+                       return call.tensors()[resized.use].out && !resized.offset;
+                     }) &&
          std::none_of(shapes.outputs.begin(), shapes.outputs.end(),
                       [](const auto& output) { return output.kind == OutputShape::Kind::View; });
 }
@@ -114,7 +118,7 @@ std::shared_ptr<const Shapes> infer_shapes(Call& call) {
     if (!call.info().native.has_value()) check_kernel(call);
     verify_shapes(call, *shapes);
   }
-  if (shapes != nullptr && cacheable(*shapes)) {
+  if (shapes != nullptr && cacheable(call, *shapes)) {
     std::vector<uint64_t> key(call.key().begin(), call.key().end());
     cache().add(hash, std::make_shared<Entry>(Entry{std::move(key), shapes}));
   }

@@ -39,7 +39,7 @@ struct ResizedArgument {
   size_t use;
   Dims sizes;
   Dims strides;
-  int64_t offset;
+  std::optional<int64_t> offset;  // another one in its storage; of an out= argument none
 };
 
 struct Shapes {
