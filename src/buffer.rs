@@ -103,6 +103,8 @@ pub struct Storage {
     /// Whether somebody outside looks at the memory: no program may overwrite it.
     shared: AtomicBool,
     derived: DerivedCache,
+    /// A part of this storage's memory, from a byte on, which a trace reads and no buffer holds.
+    whole: Option<(Arc<Storage>, usize)>,
 }
 
 impl Storage {
@@ -118,7 +120,18 @@ impl Storage {
     fn of(state: State, nbytes: usize) -> Storage {
         let content = Mutex::new(Content { state, visitors: 0, copies: Vec::new() });
         let (shared, derived) = (AtomicBool::new(false), DerivedCache::default());
-        Storage { content, settled: Condvar::new(), nbytes, shared, derived }
+        Storage { content, settled: Condvar::new(), nbytes, shared, derived, whole: None }
+    }
+
+    /// A part of what `whole` holds, or will hold, for who reads it: `nbytes` from `start` on. Nobody takes its memory.
+    pub fn window(whole: &Arc<Storage>, start: usize, nbytes: usize) -> Storage {
+        let part = Storage::of(State::Taken, nbytes);
+        Storage { whole: Some((whole.clone(), start)), shared: true.into(), ..part }
+    }
+
+    /// What it is a part of, if it is one.
+    pub fn whole(self: &Arc<Storage>) -> &Arc<Storage> {
+        self.whole.as_ref().map_or(self, |(whole, _)| whole)
     }
 
     /// From now on its memory is donated to no program. Under the lock of the trace whose buffer holds it, which is
@@ -142,6 +155,9 @@ impl Storage {
 
     /// Whether waiting would return at once.
     pub fn is_settled(&self) -> bool {
+        if let Some((whole, _)) = &self.whole {
+            return whole.is_settled();
+        }
         !matches!(self.content.lock().state, State::Pending)
     }
 
@@ -181,7 +197,10 @@ impl Storage {
 
     /// Waits until it is settled.
     pub fn settle(&self) {
-        drop(self.wait());
+        match &self.whole {
+            Some((whole, _)) => whole.settle(),
+            None => drop(self.wait()),
+        }
     }
 
     /// Waits, then copies bytes to the host. As [`Storage::visit`].
@@ -192,6 +211,15 @@ impl Storage {
     /// Waits, then looks at the memory, without a lock; nobody writes to it or frees it meanwhile. `Ok(false)`: somebody had taken
     /// it already, look again at what the buffer holds. Error: the one that kept the storage from being filled, or the look's.
     pub fn visit(&self, look: impl FnOnce(&dyn Bytes) -> Result<()>) -> Result<bool> {
+        match &self.whole {
+            Some((whole, start)) => {
+                whole.visit_whole(|bytes| look(&Part { bytes, start: *start, len: self.nbytes }))
+            }
+            None => self.visit_whole(look),
+        }
+    }
+
+    fn visit_whole(&self, look: impl FnOnce(&dyn Bytes) -> Result<()>) -> Result<bool> {
         let bytes = {
             let mut content = self.wait();
             match &content.state {
@@ -213,6 +241,9 @@ impl Storage {
     /// The address, for a program that reads it. The caller keeps the storage alive and is the thread that alone
     /// fulfils and takes storages. Error: that of the failed producer.
     pub fn address(&self) -> Result<usize> {
+        if let Some((whole, start)) = &self.whole {
+            return Ok(whole.address()? + start);
+        }
         match &self.content.lock().state {
             State::Ready(bytes) => Ok(bytes.address()),
             State::Failed(error) => Err(error.clone()),
@@ -271,6 +302,39 @@ impl Storage {
     /// Drops what is cached with the memory, which can be derived again.
     pub fn trim(&self) {
         self.derived.clear();
+    }
+}
+
+/// Some of the bytes of other memory, to be read.
+struct Part<'a> {
+    bytes: &'a dyn Bytes,
+    start: usize,
+    len: usize,
+}
+
+impl Bytes for Part<'_> {
+    fn address(&self) -> usize {
+        self.bytes.address() + self.start
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
+        self.bytes.read(self.start + offset, destination)
+    }
+
+    fn on_host(&self) -> Option<&[u8]> {
+        self.bytes.on_host().map(|bytes| &bytes[self.start..self.start + self.len])
+    }
+
+    fn write(&mut self, _: usize, _: &[u8]) -> Result<()> {
+        Err(internal("a part of a buffer is written where it is only read"))
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.bytes.settle()
     }
 }
 

@@ -59,6 +59,11 @@ pub trait Backend: Target + Send + Sync {
         (0, 0)
     }
 
+    /// What addresses of inputs must be multiples of, in bytes.
+    fn input_alignment(&self) -> usize {
+        64
+    }
+
     /// Whether it computes a composite whole; the others are decomposed before planning.
     fn supports(&self, op: Op) -> bool;
 

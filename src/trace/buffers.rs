@@ -16,6 +16,8 @@ impl Buffer {
             varying: Vec::new(),
             content,
             older: Older::default(),
+            is_moving: false,
+            updated: None,
         }
     }
 }
@@ -39,6 +41,7 @@ impl Trace {
     pub fn drop_buffer(&mut self, id: BufferId) {
         self.release_value(id);
         self.give_up(id);
+        self.forget_windows(id);
         if let Some(buffer) = self.buffers[id as usize].take() {
             self.retire(buffer);
             self.free.push(id);
@@ -84,14 +87,18 @@ impl Trace {
         self.release_value(id);
         self.give_up(id);
         self.outlived(id);
+        self.forget_windows(id);
         let content = self.next_content();
         let nbytes = storage.nbytes();
         let buffer = self.buffer_mut(id);
         let (varying, older) = (take(&mut buffer.varying), take(&mut buffer.older));
+        let (is_moving, updated) = (buffer.is_moving, buffer.updated);
         let new = Buffer {
             state: BufferState::Stored(storage),
             varying,
             older,
+            is_moving,
+            updated,
             ..Buffer::zeros(nbytes, content)
         };
         let old = replace(buffer, new);
@@ -102,6 +109,7 @@ impl Trace {
     pub fn clear(&mut self, id: BufferId, nbytes: usize) {
         self.release_value(id);
         self.give_up(id);
+        self.forget_windows(id);
         let content = self.next_content();
         let old = replace(self.buffer_mut(id), Buffer::zeros(nbytes, content));
         self.retire(old);
@@ -109,7 +117,7 @@ impl Trace {
 
     /// Says that a size of the buffer's tensors will vary: in the trace that uses it now, and in those that read it later.
     pub fn mark(&mut self, id: BufferId, varying: Varying) {
-        let in_use = self.value_of(id).is_some();
+        let in_use = self.value_of(id).is_some() || self.windows_of(id).next().is_some();
         let buffer = self.buffer_mut(id);
         buffer.varying.retain(|known| known.size != varying.size);
         buffer.varying.push(varying);
@@ -152,8 +160,10 @@ impl Trace {
 
     /// A buffer goes, or gets other memory: what the trace has read of its own it keeps alone from now on.
     fn give_up(&mut self, id: BufferId) {
-        if let Some(Buffer { nbytes, state, before, leaf: Some(_), .. }) =
-            &self.buffers[id as usize]
+        let is_read =
+            |buffer: &Buffer| buffer.leaf.is_some() || self.windows_of(id).next().is_some();
+        if let Some(buffer @ Buffer { nbytes, state, before, .. }) = &self.buffers[id as usize]
+            && is_read(buffer)
             && (before.is_some() || matches!(state, BufferState::Stored { .. }))
         {
             self.held_bytes += nbytes;

@@ -51,6 +51,7 @@ impl Trace {
         // In the order of the values, which is that of the program: never that of addresses or of dropping.
         for (value, holder) in holders.drain(..).enumerate() {
             let Some(id) = holder else { continue };
+            let has_windows = self.windows_of(id).next().is_some();
             let buffer = self.buffer_mut(id);
             let before = buffer.before.take();
             let is_leaf = |value: u32| match trace.values[value as usize].origin {
@@ -59,7 +60,8 @@ impl Trace {
             };
             // The leaf of a buffer is the memory it held first, so it is `before` exactly if both are there.
             let ours = before.as_ref().is_some_and(|storage| !storage.is_shared());
-            let donor = buffer.leaf.filter(|_| full && ours).and_then(is_leaf);
+            let may_donate = full && ours && !has_windows;
+            let donor = buffer.leaf.filter(|_| may_donate).and_then(is_leaf);
             let storage = Arc::new(Storage::pending(buffer.nbytes));
             buffer.state = BufferState::Stored(storage.clone());
             buffer.content = first + outputs.len() as ContentId;
@@ -68,6 +70,7 @@ impl Trace {
             befores.push(before);
         }
         self.holders = holders;
+        self.windows.clear();
         self.last_content += outputs.len() as ContentId;
         let ended = if full { Ended::Asked } else { Ended::Read };
         self.past

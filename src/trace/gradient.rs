@@ -202,6 +202,11 @@ impl Trace {
                 "the loss is not among what was recorded since the last cut: {advice}"
             );
         };
+        if let Some(n) = params.iter().position(|p| self.windows_of(p.buffer).next().is_some()) {
+            return invalid!(
+                "parts of tensor {n} were read at changing places since the last cut, where a gradient does not see them; cut, and compute the loss again"
+            );
+        }
         let rewritten = params.iter().any(|param| !self.older(param.buffer).is_empty());
         if !rewritten && !self.may_reach_back(&params) {
             return Ok(());

@@ -16,6 +16,7 @@ mod loop_detection;
 mod replay;
 mod sites;
 mod recorded;
+mod windows;
 
 use crate::aten;
 use crate::buffer::Storage;
@@ -40,6 +41,7 @@ pub use sites::Sites;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
+use windows::Window;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Index of a buffer; free numbers are used again.
@@ -66,6 +68,10 @@ struct Buffer {
     /// Of what it holds in memory, or of its zeros.
     content: ContentId,
     older: Older,
+    /// Whether parts of it are read at changing places.
+    is_moving: bool,
+    /// The number of the last trace that wrote a part of it.
+    updated: Option<u64>,
 }
 
 /// What reading a buffer needs.
@@ -103,6 +109,14 @@ pub struct Trace {
     /// Who holds each value of the trace now, if anybody.
     holders: Vec<Option<BufferId>>,
     leaves: Vec<Arc<Storage>>,
+    /// Those leaves that are parts of buffers.
+    windows: Vec<Window>,
+    /// What their places are multiples of; 0 where there are none.
+    alignment: usize,
+    /// The known trace that this one was, up to where it reads another part of a buffer.
+    moved_from: Option<Arc<RecordedTrace>>,
+    /// Whether gradients were taken of any trace.
+    has_gradients: bool,
     /// For each value that was there before the trace what it is, 0 for results.
     contents: Vec<ContentId>,
     last_content: ContentId,
@@ -182,9 +196,11 @@ impl Trace {
         tensors().try_for_each(|tensor| self.check(tensor, call.op))?;
         supported(call.op, call.args, call.outs)?;
         let gradient = takes_gradients(call.op);
+        self.has_gradients |= gradient;
         if gradient {
             self.check_gradient(call)?;
         }
+        self.note_moves(call);
         self.leave_path();
         if gradient {
             self.check_rules(call)?;
@@ -387,6 +403,9 @@ impl Trace {
     }
 
     fn read(&mut self, tensor: &TensorRef) -> Read {
+        if let Some(part) = self.part(tensor) {
+            return self.read_window(&part);
+        }
         let view = tensor.view();
         Read { value: self.current(tensor.buffer, &view), view }
     }
@@ -419,6 +438,9 @@ impl Trace {
         let nbytes = self.nbytes(id);
         let covers = view.covers(nbytes).is_some();
         let old = (!covers).then(|| self.current(id, &view));
+        if !covers {
+            self.note_update(id);
+        }
         let before = old.map(|old| &self.recording.values[old as usize].format);
         let format = written_format(before, &view, nbytes);
         let origin = Origin::Written { record: self.position as u32, out };

@@ -92,7 +92,7 @@ impl Trace {
         let Some(record) = trace.records.get(self.position) else { return false };
         let (leaves, values) = (self.leaves.len(), self.holders.len());
         let (scalars, touched) = (self.scalar_bits.len(), self.touched.len());
-        let varying = self.varying.len();
+        let (varying, windows) = (self.varying.len(), self.windows.len());
         let same = record.op == call.op
             && record.args.len() == call.args.len()
             && record.outs.len() == call.outs.len()
@@ -111,11 +111,13 @@ impl Trace {
             self.contents.truncate(values);
             self.scalar_bits.truncate(scalars);
             self.varying.truncate(varying);
+            self.windows.truncate(windows);
             return false;
         }
         for (write, out) in record.outs.iter().zip(call.outs) {
             if write.old.is_some() {
                 self.find(trace, out.buffer);
+                self.note_update(out.buffer);
             }
             self.hold(out.buffer, write.value);
         }
@@ -159,6 +161,10 @@ impl Trace {
     }
 
     fn reads(&mut self, trace: &RecordedTrace, read: &Read, tensor: &TensorRef) -> bool {
+        if let Some(part) = self.part(tensor) {
+            return part.tensor.is(&read.view)
+                && self.find_window(trace, &part) == Some(read.value);
+        }
         tensor.is(&read.view) && self.find(trace, tensor.buffer) == Some(read.value)
     }
 
@@ -238,9 +244,12 @@ impl Trace {
     }
 
     fn to_arg(&self, arg: &Arg, arg_ref: &ArgRef) -> Arg {
-        let read = |tensor: &TensorRef| Read {
-            value: self.value_of(tensor.buffer).unwrap_or(ValueIndex::MAX),
-            view: tensor.view(),
+        let read = |tensor: &TensorRef| {
+            let (value, view) = match self.part(tensor) {
+                Some(part) => (self.window(&part), part.tensor.view()),
+                None => (self.value_of(tensor.buffer), tensor.view()),
+            };
+            Read { value: value.unwrap_or(ValueIndex::MAX), view }
         };
         match arg_ref {
             ArgRef::Tensor(tensor) => Arg::Tensor(read(tensor)),
@@ -263,7 +272,7 @@ impl Trace {
             None => Arc::new(std::mem::take(&mut self.recording)),
         };
         let length = std::mem::take(&mut self.position);
-        self.left = None;
+        (self.left, self.moved_from) = (None, None);
         let unknown_from = self.unknown_from.take();
         let newest = self.history.newest();
         let trace = self.history.finished(recorded, length);

@@ -226,7 +226,7 @@ def test_many_different_programs_leave_a_bounded_number_behind():
     torchacc.sync()
     del y
     metrics = torchacc.metrics()
-    assert metrics["known_traces"] <= 32
+    assert metrics["known_traces"] <= 256
     assert metrics["programs"] <= 1024
     assert metrics["program_bytes"] <= 512 << 20
 

@@ -164,6 +164,11 @@ impl Backend for Cpu {
         true
     }
 
+    /// Elements lie where they lie; an engine wants more.
+    fn input_alignment(&self) -> usize {
+        if self.engine.is_some() || self.second.is_some() { 64 } else { 1 }
+    }
+
     fn fingerprint(&self) -> String {
         let products = match self.threads.onednn() {
             Ok(Some(library)) => &library.version,

@@ -56,8 +56,10 @@ impl Context {
     /// Starts no thread and takes no memory for tensors.
     pub fn new(options: Options) -> Result<Arc<Context>> {
         let shared = Arc::new(Shared::new(options)?);
+        let trace = TraceLock::default();
+        trace.lock()?.set_alignment(shared.backend.input_alignment());
         let context = Arc::new(Context {
-            trace: TraceLock::default(),
+            trace,
             launcher: Launcher::new(shared.clone()),
             readers: Readers::default(),
             generator: Mutex::default(),

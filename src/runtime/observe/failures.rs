@@ -84,7 +84,7 @@ impl Failures {
             let Concerns::Tensors(list) = &*concerns else { continue };
             let from: Vec<u32> = (0..inputs.len() as u32)
                 .filter(|_| !list.is_empty())
-                .filter(|&input| concerns.has(&inputs[input as usize]))
+                .filter(|&input| concerns.has(inputs[input as usize].whole()))
                 .collect();
             if !from.is_empty() {
                 let reached = reached(&from);
