@@ -505,3 +505,5 @@ mod gradient_tests;
 mod replay_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod windows_tests;

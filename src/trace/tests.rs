@@ -9,7 +9,7 @@ use crate::record::{Output, View};
 use crate::shape::Layout;
 
 /// Memory of the test's own.
-struct Plain(Vec<u8>);
+pub(super) struct Plain(pub Vec<u8>);
 
 impl Bytes for Plain {
     fn address(&self) -> usize {
