@@ -21,12 +21,13 @@ pub enum Expectation {
     TargetProbabilities,
     FirstOffset,
     LastOffset,
+    Deviations,
 }
 
 use Expectation::*;
 
 impl Expectation {
-    pub const ALL: [Expectation; 11] = [
+    pub const ALL: [Expectation; 12] = [
         Probabilities,
         SomeProbability,
         Probability,
@@ -38,6 +39,7 @@ impl Expectation {
         TargetProbabilities,
         FirstOffset,
         LastOffset,
+        Deviations,
     ];
 
     fn text(self) -> &'static str {
@@ -59,6 +61,7 @@ impl Expectation {
                  from position 0."
             }
             LastOffset => "offsets[-1] can not be greater than input's length",
+            Deviations => "normal expects all elements of std >= 0.0",
         }
     }
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torchacc
-from support import DEVICE
+from support import DEVICE, host_calls
 
 
 def test_device_of_factories_and_moves():
@@ -46,6 +46,76 @@ def test_factories_agree_with_the_cpu():
     for actual, expected in zip(made(DEVICE), made("cpu"), strict=True):
         assert actual.is_acc
         torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32], ids=str)
+@pytest.mark.parametrize("shape", [(3, 4), (5, 2), (4, 4), (1, 1), (0, 3), (3, 0)], ids=str)
+def test_places_on_a_side_of_a_diagonal(shape, dtype):
+    before = host_calls()
+    for offset in (*range(-7, 8), -(2**60), 2**60):
+        for side in (torch.tril_indices, torch.triu_indices):
+            expected = side(*shape, offset, dtype=dtype)
+            actual = side(*shape, offset, dtype=dtype, device=DEVICE)
+            assert actual.dtype == dtype
+            assert torch.equal(actual.cpu(), expected), (side, offset)
+    assert host_calls() == before
+
+
+def test_no_places_of_these():
+    for device in ("cpu", DEVICE):
+        for side in (torch.tril_indices, torch.triu_indices):
+            with pytest.raises(RuntimeError, match="row must be non-negative, got-1"):
+                side(-1, 3, device=device)
+            with pytest.raises(RuntimeError, match="col must be non-negative, got-2"):
+                side(3, -2, device=device)
+            with pytest.raises(RuntimeError, match="not implemented for 'Float'"):
+                side(3, 3, dtype=torch.float32, device=device)
+
+
+SIZES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+SIZES += (torch.int64, torch.int32, torch.int16, torch.uint8)
+
+
+@pytest.mark.parametrize("dtype", SIZES, ids=str)
+def test_ranges_and_powers_in_order(dtype):
+    before = host_calls()
+    for ends in ((0, 5), (0, 5, 2), (5, 0, -2), (0.5, 5.5), (0, 6, 1.5), (3, 3), (1, 2, 5)):
+        expected = torch.range(*ends, dtype=dtype)
+        actual = torch.range(*ends, dtype=dtype, device=DEVICE)
+        torch.testing.assert_close(actual.cpu(), expected, rtol=0, atol=0)
+    close = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 1e-5) * dtype.is_floating_point
+    cases = [(0, 2, 3), (0, 1, 4), (2, 0, 5), (1, 2, 1), (0, 1, 0), (0, 7, 8, 2), (0.5, 3.5, 4, 2)]
+    for case in [*cases, (0, 3, 4, 2.5), (0, 3, 4, -2)][: -1 if dtype == torch.uint8 else None]:
+        expected = torch.logspace(*case[:3], *case[3:], dtype=dtype)
+        actual = torch.logspace(*case[:3], *case[3:], dtype=dtype, device=DEVICE)
+        torch.testing.assert_close(actual.cpu(), expected, rtol=close, atol=0)
+    assert host_calls() == before
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        ((0, 5, 0), "step must be nonzero"),
+        ((0, -5), "inconsistent with step sign"),
+        ((0, float("inf")), "unsupported range: 0 -> inf"),
+    ],
+)
+def test_no_range_of_these(ends, message):
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match=message):
+            torch.range(*ends, device=device)
+
+
+def test_other_bases_compile_nothing():
+    def step(base, end):
+        return torch.logspace(0, end, 6, base, device=DEVICE).cpu()
+
+    for n in range(3):
+        step(n + 2.5, n + 0.5)
+    before = torchacc.metrics()["compiles"]
+    for base, end in ((3.25, 2.5), (0.5, 4.5)):
+        torch.testing.assert_close(step(base, end), torch.logspace(0, end, 6, base))
+    assert torchacc.metrics()["compiles"] == before
 
 
 def test_module_has_what_pytorch_looks_up():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import DEVICE, ON_DEVICE, check
+from support import DEVICE, ON_DEVICE, check, host_calls
 
 NAN = float("nan")
 
@@ -274,3 +274,42 @@ def test_a_matrix_without_elements_may_be_of_another_type_than_the_vector(dtype)
 
 def test_the_size_of_a_negated_byte():
     check(lambda x: (-x).abs(), torch.tensor([0, 1, 200, 255], dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_the_next_of_every_half(dtype):
+    before = host_calls()
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+    for y in (torch.inf, -torch.inf, 0.0, -0.0, NAN, 1.0):
+        to = torch.tensor([y], dtype=dtype)
+        check(torch.nextafter, x, to, rtol=0, atol=0)
+        check(lambda x, to: torch.nextafter(to, x), x, to, rtol=0, atol=0)
+    assert host_calls() == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_next_number(dtype):
+    before = host_calls()
+    info = torch.finfo(dtype)
+    least = torch.nextafter(torch.zeros((), dtype=dtype), torch.ones((), dtype=dtype)).item()
+    edges = [0.0, least, info.tiny, 1 - info.eps / 2, 1.0, 1.5, info.max, torch.inf]
+    x = torch.tensor([NAN, *edges, *(-edge for edge in edges)], dtype=dtype)
+
+    def after(a, b):
+        y = torch.nextafter(a, b)
+        # Signs of zeros, too.
+        return y, 1 / y, torch.nextafter(a.t(), b.t()), a.repeat(1, a.numel()).nextafter_(b)
+
+    check(after, x[:, None], x[None, :], rtol=0, atol=0)
+    check(torch.nextafter, x[:0], x[:1])
+    check(torch.nextafter, x[3], x[5], rtol=0, atol=0)
+    assert host_calls() == before
+
+
+def test_the_next_number_of_what_is_promoted():
+    x = torch.tensor([0.0, 1.0, -2.5])
+    check(lambda x: torch.nextafter(x, x.double() + 1), x, rtol=0, atol=0)
+    check(lambda x: torch.nextafter(x.half(), (x + 1).sum()), x, rtol=0, atol=0)
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
+            torch.nextafter(x.to(device).long(), x.to(device).long())

@@ -104,6 +104,120 @@ def test_integers_are_even_and_native(dtype):
     assert drawn[3].sort().values.tolist() == list(range(100))
 
 
+def distance(drawn, reached):
+    """Of Kolmogorov and Smirnov: one sample in ten thousand is farther off than 2.23."""
+    ranks = (torch.arange(drawn.numel()) + 0.5) / drawn.numel()
+    gap = (reached(drawn.cpu().double().flatten().sort().values) - ranks).abs().max()
+    return gap * drawn.numel() ** 0.5
+
+
+MOMENTS = {
+    "both": lambda mean, std: torch.normal(mean, std),
+    "both, broadcast": lambda mean, std: torch.normal(mean[:, :1], std[0]),
+    "a mean": lambda mean, std: torch.normal(mean, 2.0),
+    "a deviation": lambda mean, std: torch.normal(3.0, std.t()).t(),
+    "both, out": lambda mean, std: torch.normal(mean, std, out=torch.empty_like(mean)),
+    "a mean, out": lambda mean, std: torch.normal(mean, 2.0, out=torch.empty_like(mean)),
+    "a deviation, out": lambda mean, std: torch.normal(3.0, std, out=torch.empty_like(std)),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", MOMENTS)
+def test_normal_numbers_of_these_moments(name, dtype):
+    torch.manual_seed(0)
+    before = host_calls()
+    mean = torch.full((40, 100), 3, dtype=dtype, device=DEVICE)
+    std = torch.full((40, 100), 2, dtype=dtype, device=DEVICE)
+    x = MOMENTS[name](mean, std)
+    assert x.dtype == dtype
+    assert x.shape == (40, 100)
+    assert distance(x, lambda x: torch.special.ndtr((x - 3) / 2)) < 2.23 + (dtype in FLOATS[:2])
+    assert x.cpu().unique().numel() > 100
+    assert host_calls() == before
+
+
+def test_normal_numbers_of_each_elements_moments():
+    torch.manual_seed(0)
+    before = host_calls()
+    mean = torch.linspace(-50, 50, 101, device=DEVICE)
+    std = torch.linspace(0, 1, 11, device=DEVICE)
+    x = torch.normal(mean, std[:, None])
+    assert x.shape == (11, 101)
+    z = (x - mean)[1:] / std[1:, None]
+    assert distance(z, torch.special.ndtr) < 2.23
+    assert torch.equal(x[0].cpu(), mean.cpu())
+    assert torch.normal(mean[:0], std[:0] - 1).shape == (0,)
+    number = torch.normal(mean[100], std[0])
+    assert (number.dim(), number.item()) == (0, 50)
+    assert torch.normal(mean.half(), std[:1]).dtype == torch.float16
+    assert torch.normal(mean.double(), std[:1]).dtype == torch.float64
+    assert host_calls() == before
+
+
+def test_what_is_drawn_for_more_elements_than_the_mean_has_is_not_drawn_again():
+    torch.manual_seed(0)
+    out = torch.empty(50, 2, device=DEVICE)
+    torch.normal(torch.zeros(2, device=DEVICE), 1.0, out=out)
+    x = torch.cat([out.flatten(), torch.randn(100, device=DEVICE)]).cpu()
+    assert x.unique().numel() > 195
+
+
+SHAPED = {
+    "log_normal_": ((0.5, 0.75), lambda x: torch.special.ndtr((x.log() - 0.5) / 0.75)),
+    "cauchy_": ((-2.0, 3.0), lambda x: torch.atan((x + 2) / 3) / torch.pi + 0.5),
+    "exponential_": ((0.5,), lambda x: 1 - torch.exp(-0.5 * x)),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", SHAPED)
+def test_shaped_numbers(name, dtype):
+    torch.manual_seed(0)
+    before = host_calls()
+    parameters, reached = SHAPED[name]
+    whole = torch.zeros(100, 80, dtype=dtype, device=DEVICE)
+    getattr(whole.t()[::2], name)(*parameters)
+    assert whole[:, 1::2].eq(0).all()
+    x = whole[:, ::2]
+    assert distance(x, reached) < 2.23 + (dtype in FLOATS[:2])
+    assert dtype == torch.float16 or x.isfinite().all()
+    assert getattr(torch.empty(0, dtype=dtype, device=DEVICE), name)().numel() == 0
+    assert getattr(torch.empty((), dtype=dtype, device=DEVICE), name)().dim() == 0
+    assert host_calls() == before
+
+
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS, ids=str)
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.999, 1 - 1e-12])
+def test_trials_until_one_succeeds(p, dtype):
+    torch.manual_seed(0)
+    before = host_calls()
+    x = torch.empty(4000, dtype=dtype, device=DEVICE).geometric_(p).cpu().double()
+    assert host_calls() == before
+    assert x.min() == 1
+    assert torch.equal(x, x.round())
+    for n in range(1, 10):
+        reached = 1 - (1 - p) ** n
+        error = 4 * (reached * (1 - reached) / x.numel()) ** 0.5
+        assert abs((x <= n).double().mean() - reached) <= error + 1e-9
+
+
+def test_parameters_that_differ_compile_once():
+    x = torch.ones(64, device=DEVICE)
+
+    def step(a, b):
+        drawn = [x.clone().log_normal_(a, b), x.clone().cauchy_(a, b), x.clone().geometric_(b / 9)]
+        drawn += [torch.normal(x, b), torch.normal(a, x)]
+        return torch.stack(drawn).cpu()
+
+    for n in range(3):
+        step(0.5 * n, n + 1.0)
+    before = torchacc.metrics()["compiles"]
+    for a, b in ((0.0, 1.0), (-7.5, 0.25), (0.125, 8.0)):
+        assert step(a, b).isfinite().all()
+    assert torchacc.metrics()["compiles"] == before
+
+
 def test_bounds_that_differ_compile_once():
     torch.manual_seed(0)
     x = torch.zeros(64, device=DEVICE)
@@ -167,6 +281,21 @@ def test_a_permutation_draws_as_many_numbers_as_it_has():
             "n cannot be greater",
         ),
         (lambda d: torch.randperm(-1, device=d), "negative"),
+        (lambda d: torch.empty(3, device=d).log_normal_(0, -1), "std > 0.0, but found std=-1"),
+        (lambda d: torch.empty(3, device=d).cauchy_(0, 0), "sigma > 0.0, but found sigma=0"),
+        (lambda d: torch.empty(3, device=d).geometric_(1.5), r"in \(0, 1\), but got p=1.5"),
+        (lambda d: torch.empty(3, device=d, dtype=int).cauchy_(), "must be a floating point"),
+        (lambda d: torch.empty(3, device=d, dtype=int).log_normal_(), "not implemented for 'Long'"),
+        (lambda d: torch.empty(3, device=d, dtype=bool).geometric_(0.5), "not implemented"),
+        (lambda d: torch.normal(torch.ones(3, device=d), -1.0), "std >= 0.0, but found std -1"),
+        (
+            lambda d: torch.normal(torch.ones(3, device=d), torch.ones(2, device=d)),
+            "must match the size",
+        ),
+        (
+            lambda d: torch.normal(0.0, torch.tensor([1, torch.nan], device=d)).cpu(),
+            "all elements of std >= 0.0",
+        ),
     ],
 )
 def test_bounds_are_refused_as_on_the_cpu(call, message):

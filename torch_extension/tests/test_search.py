@@ -50,6 +50,30 @@ def test_which_elements_are_in_a_list(dtype, n):
     check(lambda t: torch.isin(3, t), tests)
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8]
+)
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_the_median_of_numbers(dtype, n):
+    torch.manual_seed(n)
+    x = torch.stack([torch.randperm(n) for _ in range(12)]).view(3, 4, n).to(dtype)
+    if dtype.is_floating_point:
+        x[torch.rand(x.shape) < 0.4] = torch.nan
+        # Of what has no number PyTorch says any place.
+        x[..., 0].nan_to_num_(n)
+    check(lambda x: x.nanmedian(-1), x)
+    check(lambda x: x.nanmedian(2, keepdim=True), x)
+    check(lambda x: x.transpose(0, 2).nanmedian(0).values, x)
+    check(lambda x: x.nanmedian(), x)
+    check(lambda x: (x[0, 0, 0].nanmedian(), *x[0, 0, 0].nanmedian(-1)), x)
+    check(lambda x: (x[:0].nanmedian(), *x[:0].nanmedian(-1)), x)
+    if dtype.is_floating_point:
+        check(lambda x: ((x * torch.nan).nanmedian(), (x * torch.nan).nanmedian(1).values), x)
+        x = x.requires_grad_()
+        check(lambda x: torch.autograd.grad(x.nanmedian(-1).values.sum(), x), x)
+        check(lambda x: torch.autograd.grad(x.nanmedian(), x), x)
+
+
 @pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("dim", [0, 1])
@@ -163,6 +187,7 @@ REFUSED = {
     "p_in >= 0 && p_in": lambda ones: torch.zeros_like(ones).bernoulli_(ones * torch.nan),
     "Number of elements of source": lambda ones: ones.masked_scatter(ones > 0, ones[0]),
     r"histc: range of \[": lambda ones: torch.histc(ones / 0),
+    "all elements of std >= 0.0": lambda ones: torch.normal(ones, -ones),
 }
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from support import DEVICE, check
+import torchacc
+from support import DEVICE, check, host_calls
 
 
 def write_column(x):
@@ -333,9 +334,78 @@ def test_ranges_into_views_of_other_shapes():
         lambda out: torch.arange(0, 4, out=out),
         lambda out: torch.linspace(0, 4, 4, out=out),
         lambda out: torch.logspace(0, 3, 4, out=out),
+        lambda out: torch.range(0, 6, 2, out=out),
+        lambda out: torch.ops.aten.range.out_(1, 4, out=out),
     ]
     for fill in fills:
         check(lambda x, fill=fill: (fill(x.narrow(1, 1, 2)), x * 1), torch.zeros(2, 4))
         check(lambda x, fill=fill: (fill(x), x * 1), torch.zeros(2, 2))
         check(lambda x, fill=fill: (fill(x), x * 1), torch.zeros(0))
         check(lambda x, fill=fill: (fill(x[::2]), x * 1), torch.zeros(8))
+
+
+WINDOWS = [
+    ((9,), 0, 3, 2),
+    ((2, 10, 3), 1, 4, 1),
+    ((2, 10, 3), -2, 4, 6),
+    ((2, 3, 8), -1, 8, 3),
+    ((3, 0, 4), 2, 2, 1),
+    ((5, 2), 0, 1, 2),
+    ((4, 5), 1, 0, 2),
+    ((), 0, 1, 1),
+    ((), -1, 1, 7),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.complex64])
+@pytest.mark.parametrize(("shape", "dim", "size", "step"), WINDOWS)
+def test_gradients_of_windows(shape, dim, size, step, dtype):
+    torch.manual_seed(0)
+
+    def gradients(x, dy):
+        x, dy = x.detach().requires_grad_(), dy.detach().requires_grad_()
+        y = x.unfold(dim, size, step)
+        (dx,) = torch.autograd.grad(y, x, dy.transpose(0, -1), create_graph=True)
+        return dx, *torch.autograd.grad((dx * dx).abs().sum(), dy)
+
+    before = host_calls()
+    x = torch.randn(shape).to(dtype)
+    dy = torch.randn_like(x.unfold(dim, size, step).transpose(0, -1))
+    close = {"rtol": 2e-3, "atol": 1e-2} if dtype == torch.float16 else {}
+    check(gradients, x, dy, **close)
+    assert host_calls() == before
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool, torch.bfloat16])
+def test_windows_of_any_type_add_up(dtype):
+    before = host_calls()
+    dy = torch.arange(24).view(2, 4, 3).to(dtype)
+    check(lambda dy: torch.ops.aten.unfold_backward(dy, [2, 9], 1, 3, 2), dy)
+    assert host_calls() == before
+
+
+def test_windows_that_do_not_fit_are_refused():
+    dy = torch.ones(2, 4, 3, device=DEVICE)
+    for sizes, size in (([2, 9], 2), ([3, 9], 3), ([2, 2], 3)):
+        with pytest.raises(RuntimeError, match="unfold_backward"):
+            torch.ops.aten.unfold_backward(dy, sizes, 1, size, 2)
+    for step, size in ((0, 3), (-1, 3), (2, -1)):
+        with pytest.raises((RuntimeError, ValueError), match="must be >"):
+            torch.ops.aten.unfold_backward(dy, [2, 9], 1, size, step)
+
+
+def test_a_signal_of_its_spectrum_and_its_gradient():
+    torch.manual_seed(0)
+
+    def loss(x):
+        x = x.detach().requires_grad_()
+        window = torch.hann_window(16, device=x.device)
+        spectrum = torch.stft(x, 16, 4, window=window, return_complex=True)
+        y = torch.istft(spectrum, 16, 4, window=window)
+        (y * y).sum().backward()
+        return y, x.grad
+
+    loss(torch.randn(2, 64, device=DEVICE))
+    before = torchacc.metrics()["host_calls"]
+    check(loss, torch.randn(2, 64), atol=1e-5)
+    assert torchacc.metrics()["host_calls"] == before

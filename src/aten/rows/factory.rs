@@ -1,6 +1,7 @@
 //! Tensors from nothing, and copies.
 
 use super::PLAIN;
+use super::index::{rows_added, take};
 use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
@@ -8,9 +9,10 @@ use crate::error::Result;
 use crate::graph::Guard;
 use crate::graph::math::V;
 use crate::invalid;
-use crate::op::Ty;
 use crate::op::arg::ScalarKind;
+use crate::op::{Attr, Op, Ty};
 use crate::record::Arg;
+use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
     row("torchacc::copy", &[""], |c| {
@@ -57,7 +59,23 @@ pub const ROWS: &[Row] = &[
     row("arange", &["start"], |c| arange(c, Some(0), 1, None, 2)).fixed(&[0, 1]),
     row("arange", &["start_step", "start_out"], |c| arange(c, Some(0), 1, Some(2), 3))
         .fixed(&[0, 1, 2]),
-    row("linspace", PLAIN, linspace).fixed(&[2]),
+    row("range", &["step", "out"], range).fixed(&[0, 1, 2]).numbers(),
+    row("linspace", PLAIN, |c| {
+        let dtype = dtype(c, 3, DType::F32)?;
+        Ok(vec![evenly_spaced(c, dtype)?.cast(dtype)])
+    })
+    .fixed(&[2]),
+    // `(start, end, steps, base)`
+    row("logspace", PLAIN, |c| {
+        let dtype = dtype(c, 4, DType::F32)?;
+        let exponent = evenly_spaced(c, dtype)?;
+        let base = c.number(3, 10.0, DType::F64)?;
+        Ok(vec![base.broadcast(&exponent.sizes()).pow(exponent).cast(dtype)])
+    })
+    .fixed(&[2])
+    .numbers(),
+    of_places(row("tril_indices", PLAIN, |c| triangle(c, false)).fixed(&[0, 1, 2])),
+    of_places(row("triu_indices", PLAIN, |c| triangle(c, true)).fixed(&[0, 1, 2])),
     row("eye", PLAIN, |c| eye(c, 0, 1)).fixed(&[0]).complex(),
     row("eye", &["m", "m_out"], |c| eye(c, 1, 2)).fixed(&[0, 1]).complex(),
 ];
@@ -132,13 +150,25 @@ fn arange<'a>(
     Ok(vec![(index * step + start).cast(dtype)])
 }
 
-/// `(start, end, steps)`, from both ends so that both are exact.
-fn linspace<'a>(c: &Call<'a>) -> Outs<'a> {
+/// `(start, end, step)`, the end included.
+fn range<'a>(c: &Call<'a>) -> Outs<'a> {
+    let [first, last, each] = [c.float(0, 0.0)?, c.float(1, 0.0)?, c.float(2, 1.0)?];
+    if each == 0.0 || (last - first) / each < 0.0 {
+        return invalid!("upper bound and lower bound inconsistent with step sign");
+    }
+    let dtype = dtype(c, 3, DType::F32)?;
+    let n = c.out(0).map_or((((last - first) / each) as i64).saturating_add(1), |ty| ty.numel());
+    let compute = if dtype.is_float() { DType::F64 } else { DType::I64 };
+    let [start, step] = c.parameters([(0, 0.0), (2, 1.0)], compute)?;
+    Ok(vec![(c.math.iota(&[n], 0, compute) * step + start).cast(dtype)])
+}
+
+/// `(start, end, steps)` in f64, from both ends so that both are exact.
+fn evenly_spaced<'a>(c: &Call<'a>, dtype: DType) -> Result<V<'a>> {
     let n = c.int(2, 100)?;
     if n < 0 {
         return invalid!("number of steps must be non-negative, but got {n}");
     }
-    let dtype = dtype(c, 3, DType::F32)?;
     let (start, end) = (c.number(0, 0.0, DType::F64)?, c.number(1, 0.0, DType::F64)?);
     // Integers lie between whole ends.
     let end_of = |x: V<'a>| if dtype.is_int() { x.cast(dtype).cast(DType::F64) } else { x };
@@ -149,8 +179,59 @@ fn linspace<'a>(c: &Call<'a>) -> Outs<'a> {
     let upper = end - ((n - 1) as f64 - index) * step;
     let from_start = start + index * step;
     let half = (c.math.constant_int(n, DType::I64) / 2.0).max(1.0).cast(DType::F64);
-    let y = index.lt(half).select(from_start, upper);
-    Ok(vec![y.cast(dtype)])
+    Ok(index.lt(half).select(from_start, upper))
+}
+
+/// PyTorch has kernels for these only, and says so.
+const fn of_places(row: Row) -> Row {
+    Row { takes: |dtype| matches!(dtype, DType::I32 | DType::I64), ..row }
+}
+
+/// `(row, col, offset)`: where the elements of a matrix on one side of a diagonal stand, row after row.
+fn triangle<'a>(c: &Call<'a>, upper: bool) -> Outs<'a> {
+    let [rows, columns] = [c.int(0, 0)?, c.int(1, 0)?];
+    for (name, n) in [("row", rows), ("col", columns)] {
+        if n < 0 {
+            return invalid!("{name} must be non-negative, got{n}");
+        }
+    }
+    let dtype = dtype(c, 3, DType::I64)?;
+    // Row r is divided before column r + diagonal.
+    let diagonal = c.int(2, 0)?.saturating_add(!upper as i64);
+    c.math.guard(Guard::order(diagonal, -rows));
+    c.math.guard(Guard::order(diagonal, columns));
+    let diagonal = diagonal.clamp(-rows, columns);
+    c.math.guard(Guard::order(diagonal, 0));
+    c.math.guard(Guard::order(columns.saturating_sub(diagonal), rows));
+    // Rows before the first one have nothing below the diagonal, and those from the last one on all.
+    let first = (-diagonal).max(0);
+    let last = rows.min(columns.saturating_sub(diagonal));
+    let [height, wide] = [i128::from(last - first), i128::from(rows - last)];
+    let between =
+        height * (i128::from(first) + i128::from(last) - 1 + 2 * i128::from(diagonal)) / 2;
+    let below = between + wide * i128::from(columns);
+    let n = if upper { i128::from(rows) * i128::from(columns) - below } else { below };
+    let Ok(n) = i64::try_from(n) else {
+        return invalid!("a triangle of {rows} by {columns} elements has too many");
+    };
+    if n == 0 {
+        return Ok(vec![c.math.zeros(dtype, &[2, 0])]);
+    }
+    let int = |n: i64| c.math.constant_int(n, DType::I64);
+    let border = (c.math.iota(&[rows], 0, DType::I64) + int(diagonal)).max(0.0).min(int(columns));
+    let (count, end) = match upper {
+        true => (int(columns) - border, int(columns).broadcast(&[rows])),
+        false => (border, border),
+    };
+    let sums = |v: V<'a>| c.math.op(Op::CumSum, &[v], smallvec![Attr::Int(0)]);
+    let until = sums(count);
+    // An element's row is the last one that begins at it or before it; what has no elements at the end begins behind all.
+    let ones = int(1).broadcast(&[rows]);
+    let none = c.math.zeros(DType::I64, &[n.saturating_add(1)]);
+    let row = sums(rows_added(none, until - count, ones, 0)).narrow(0, 0, n) - 1.0;
+    let column = c.math.iota(&[n], 0, DType::I64) - take(until, row, 0) + take(end, row, 0);
+    let places = [row, column].map(|place| place.cast(dtype).unsqueeze(0));
+    Ok(vec![c.math.concat(&places, 0)])
 }
 
 fn eye<'a>(c: &Call<'a>, columns: usize, dtype_at: usize) -> Outs<'a> {

@@ -24,17 +24,10 @@ pub const ROWS: &[Row] = &[
         Ok(of_rank(x, c.int(1, 1)?, c.dim(2, -1, x.rank())?, c.bool(3, false)?)?.into())
     })
     .numbers(),
-    row("median", &["", "out"], |c| {
-        let x = c.tensor(0)?;
-        if x.numel() == 0 {
-            return Ok(vec![c.math.constant(f64::NAN, DType::F32).cast(x.dtype())]);
-        }
-        Ok(vec![median(x.reshape(&[x.numel()]), 0, false)?[0]])
-    }),
-    row("median", &["dim", "dim_values"], |c| {
-        let x = c.tensor(0)?;
-        Ok(median(x, c.dim(1, 0, x.rank())?, c.bool(2, false)?)?.into())
-    }),
+    row("median", &["", "out"], |c| of_all(c, median)),
+    row("median", &["dim", "dim_values"], |c| along(c, median)),
+    row("nanmedian", &["", "out"], |c| of_all(c, median_of_numbers)).numbers(),
+    row("nanmedian", &["dim", "dim_values"], |c| along(c, median_of_numbers)).numbers(),
 ];
 
 /// The first `k` elements along `dim` and their places; of a number, that whatever `k`, as in PyTorch.
@@ -83,6 +76,23 @@ fn int(x: V<'_>, number: i64) -> V<'_> {
     x.math().constant_int(number, DType::I64)
 }
 
+/// A median and its place, of a tensor along a dimension, which goes unless it is to be kept.
+type Median<'a> = fn(V<'a>, usize, bool) -> Result<[V<'a>; 2]>;
+
+fn of_all<'a>(c: &Call<'a>, median: Median<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    if x.numel() == 0 {
+        return Ok(vec![c.math.constant(f64::NAN, DType::F32).cast(x.dtype())]);
+    }
+    Ok(vec![median(x.reshape(&[x.numel()]), 0, false)?[0]])
+}
+
+/// `(self, dim, keepdim)`
+fn along<'a>(c: &Call<'a>, median: Median<'a>) -> Outs<'a> {
+    let x = c.tensor(0)?;
+    Ok(median(x, c.dim(1, 0, x.rank())?, c.bool(2, false)?)?.into())
+}
+
 /// The lower of the two in the middle; the first NaN if there is one.
 fn median(x: V, dim: usize, keep: bool) -> Result<[V; 2]> {
     let size = x.sizes().get(dim).copied().unwrap_or(1);
@@ -109,4 +119,22 @@ fn median(x: V, dim: usize, keep: bool) -> Result<[V; 2]> {
     let has_nan = x.ne(x).reduce(Op::Any, &[dim as i64], keep);
     let nan = x.math().constant(f64::NAN, x.dtype());
     Ok([has_nan.select(nan, value), has_nan.select(first_nan, place)])
+}
+
+/// As [`median`], of what is no NaN; where nothing is, NaN.
+fn median_of_numbers(x: V, dim: usize, keep: bool) -> Result<[V; 2]> {
+    let size = x.sizes().get(dim).copied().unwrap_or(1);
+    if !x.dtype().is_float() || x.rank() == 0 || size == 0 {
+        return median(x, dim, keep);
+    }
+    let math = x.math();
+    let count = x.eq(x).cast(DType::I64).reduce(Op::Sum, &[dim as i64], true);
+    let middle = (count - 1.0).max(0.0) / int(x, 2);
+    let at_middle = |v: V<'_>| {
+        let one = math.op(Op::Gather, &[v, middle], smallvec![Attr::Int(dim as i64)]);
+        let mut sizes = one.sizes();
+        sizes.remove(dim);
+        if keep { one.id } else { one.reshape(&sizes).id }
+    };
+    Ok(first(x, dim, size, false)?.map(at_middle).map(|id| math.wrap(id)))
 }

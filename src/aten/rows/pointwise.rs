@@ -7,6 +7,7 @@ use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
 use crate::graph::math::{V, together};
 use crate::op::Op;
+use crate::op::array::integer_range;
 use crate::record::Arg;
 use std::f64::consts::PI;
 
@@ -133,6 +134,8 @@ pub const ROWS: &[Row] = &[
             signbit(b).select(-size, size)
         })
     }),
+    row("nextafter", PLAIN, |c| c.elementwise([0, 1], Rule::Exact, |[a, b]| next_after(a, b)))
+        .floats(),
     row("hypot", PLAIN, |c| {
         c.elementwise([0, 1], Rule::Formula, |[a, b]| complex::abs_of_parts([a, b]))
     })
@@ -487,4 +490,23 @@ fn clamp<'a>(c: &Call<'a>, low: Option<usize>, high: Option<usize>) -> Outs<'a> 
 fn lerp<'a>(a: V<'a>, b: V<'a>, weight: V<'a>) -> V<'a> {
     let way = b - a;
     weight.abs().lt(0.5).select(a + weight * way, b - way * (1.0 - weight))
+}
+
+/// The float next to `a` on the way to `b`. The bits of floats of one sign, as integers, are in the order of their sizes.
+fn next_after<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
+    let of_bits = match a.dtype() {
+        DType::F64 => DType::I64,
+        DType::F32 => DType::I32,
+        _ => DType::I16,
+    };
+    let one = a.math().constant_int(1, of_bits);
+    let least = a.math().constant_int(integer_range(of_bits).0, of_bits);
+    let bits = a.bitcast(of_bits);
+    let grows = a.lt(b).binary(Op::Eq, a.gt(0.0));
+    let away = grows.select(bits + one, bits - one);
+    // From 0 to the least number of the sign of `b`.
+    let from_zero = b.lt(0.0).select(least + one, one);
+    let next = a.eq(0.0).select(from_zero, away).bitcast(a.dtype());
+    let next = a.eq(b).select(b, next);
+    a.ne(a).or(b.ne(b)).select(a + b, next)
 }

@@ -7,14 +7,15 @@ use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::Guard;
-use crate::graph::math::V;
+use crate::graph::math::{V, together};
 use crate::invalid;
 use crate::op::array::integer_range;
 use crate::op::expect::Expectation;
 use crate::op::{Attr, Op, Ty};
+use crate::record::Arg;
 use crate::shape::Dims;
 use smallvec::smallvec;
-use std::f64::consts::SQRT_2;
+use std::f64::consts::{FRAC_PI_2, SQRT_2};
 
 pub const ROWS: &[Row] = &[
     row("bernoulli", &["p", "float", "float_out"], |c| bernoulli(c, c.number(1, 0.5, DType::F32)?)),
@@ -32,9 +33,31 @@ pub const ROWS: &[Row] = &[
     row("normal_", &[""], |c| {
         shaped(c, normal, [(1, 0.0), (2, 1.0)], |z, [mean, deviation]| z * deviation + mean)
     }),
+    row("normal", NORMAL, of_moments).floats().refuses(always),
+    row("log_normal", PLAIN, |c| {
+        shaped(c, normal, [(1, 1.0), (2, 2.0)], |z, [mean, deviation]| (z * deviation + mean).exp())
+    })
+    .floats(),
+    row("cauchy", PLAIN, |c| {
+        shaped(c, centred, [(1, 0.0), (2, 1.0)], |u, [median, sigma]| tangent(u) * sigma + median)
+    })
+    .floats(),
+    row("geometric", PLAIN, |c| {
+        shaped(c, |c, ty| c.random(&ty.sizes), [(1, 0.5)], |u, [p]| geometric(u, p))
+    })
+    .numbers(),
     row("exponential", PLAIN, |c| {
         shaped(c, |c, ty| c.random(&ty.sizes), [(1, 1.0)], |u, [rate]| exponential(u) / rate)
     }),
+];
+
+const NORMAL: &[&str] = &[
+    "Tensor_Tensor",
+    "Tensor_float",
+    "float_Tensor",
+    "Tensor_Tensor_out",
+    "Tensor_float_out",
+    "float_Tensor_out",
 ];
 
 /// Exponential numbers are never 0: people divide by them.
@@ -50,8 +73,12 @@ fn probabilities(p: V) -> V {
 
 /// Whether all are between 0 and 1.
 pub fn are_probabilities(x: V) -> V {
-    let axes: Dims = (0..x.rank() as i64).collect();
-    x.ge(0.0).and(x.le(1.0)).reduce(Op::All, &axes, false)
+    all(x.ge(0.0).and(x.le(1.0)))
+}
+
+fn all(holds: V) -> V {
+    let axes: Dims = (0..holds.rank() as i64).collect();
+    holds.reduce(Op::All, &axes, false)
 }
 
 /// `(self, num_samples, replacement)`: columns, drawn by the weights of a row. Without replacement the first to arrive of
@@ -79,7 +106,6 @@ fn multinomial<'a>(c: &Call<'a>) -> Outs<'a> {
     }
     let weights = weights.cast(wide(weights.dtype()));
     let axis = lead.len() as i64;
-    let all = |v: V<'a>| v.reduce(Op::All, &(0..v.rank() as i64).collect::<Dims>(), false);
     let sums = weights.reduce(Op::Sum, &[axis], true);
     let valid = all(weights.ge(0.0).and(weights.lt(f64::INFINITY)));
     let some = all(sums.gt(0.0)).or(valid.not());
@@ -110,6 +136,19 @@ fn exponential(u: V) -> V {
     -((-u).unary(Op::Log1p).min(-SMALLEST))
 }
 
+/// How many trials it takes until one succeeds, each with probability `p`: the first whole number that an exponential one with
+/// that rate does not exceed.
+fn geometric<'a>(u: V<'a>, p: V<'a>) -> V<'a> {
+    let rate = -(-p).unary(Op::Log1p);
+    (exponential(u) / rate).unary(Op::Ceil).max(1.0)
+}
+
+/// tan(πu/2) of numbers between -1 and 1. Near these u keeps few digits of what is missing to them, but 1 - |u| has them all.
+fn tangent<'a>(u: V<'a>) -> V<'a> {
+    let sine = |v: V<'a>| (v * FRAC_PI_2).unary(Op::Sin);
+    sine(u) / sine(1.0 - u.abs())
+}
+
 /// 1 with probability `p`, in the dtype of argument 0.
 fn bernoulli<'a>(c: &Call<'a>, p: V<'a>) -> Outs<'a> {
     let ty = c.ty(0)?;
@@ -124,9 +163,25 @@ fn shaped<'a, const M: usize>(
     shape: fn(V<'a>, [V<'a>; M]) -> V<'a>,
 ) -> Outs<'a> {
     let ty = c.ty(0)?;
-    let compute = if ty.dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let compute = if wide(ty.dtype) == DType::F32 { DType::F32 } else { DType::F64 };
     let drawn = draw(c, &ty)?.cast(compute);
     Ok(vec![shape(drawn, c.parameters(parameters, compute)?).cast(ty.dtype)])
+}
+
+/// `(mean, std)`, of which one at least is a tensor: a normal number for each pair, in the dtype of the mean if that is one.
+fn of_moments<'a>(c: &Call<'a>) -> Outs<'a> {
+    let given = |i: usize| matches!(c.arg(i), Arg::Tensor(_));
+    let dtype = c.ty(if given(0) { 0 } else { 1 })?.dtype;
+    let compute = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let [mean, mut deviation] = together(c.parameters([(0, 0.0), (1, 1.0)], compute)?);
+    if given(1) {
+        let holds = all(c.tensor(1)?.ge(0.0)).expected(Expectation::Deviations);
+        deviation = deviation + holds.cast(compute);
+    }
+    // A tensor that is given for the result may have more elements.
+    let sizes = c.out(0).map_or_else(|| mean.sizes(), |ty| ty.sizes);
+    let drawn = normal(c, &Ty::new(dtype, &sizes))?.cast(compute);
+    Ok(vec![(drawn * deviation + mean).cast(dtype)])
 }
 
 /// From a bound, or 0, to below another one, or all that the dtype of argument 0 has from there; of floats without an upper bound the
@@ -219,9 +274,12 @@ fn uniform<'a>(c: &Call<'a>, ty: &Ty) -> Result<V<'a>> {
 }
 
 /// The inverse of the distribution at a uniform number, as `jax.random.normal`: unlike the pairs of Box and Muller, which are
-/// others for an odd number of elements, it is one program for all sizes. The number is the middle of its cell of 2^-24, so that
-/// none is infinite; the largest is 5.4.
+/// others for an odd number of elements, it is one program for all sizes. None is infinite; the largest is 5.4.
 fn normal<'a>(c: &Call<'a>, ty: &Ty) -> Result<V<'a>> {
-    let centred = c.random(&ty.sizes)? * 2.0 - (1.0 - 2f64.powi(-24));
-    Ok(centred.unary(Op::Erfinv) * SQRT_2)
+    Ok(centred(c, ty)?.unary(Op::Erfinv) * SQRT_2)
+}
+
+/// Uniform between -1 and 1, neither included: the middles of cells of 2^-23.
+fn centred<'a>(c: &Call<'a>, ty: &Ty) -> Result<V<'a>> {
+    Ok(c.random(&ty.sizes)? * 2.0 - (1.0 - 2f64.powi(-24)))
 }

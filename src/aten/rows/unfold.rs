@@ -1,8 +1,8 @@
-//! Images rearranged: windows as columns and back, channels as pixels and back.
+//! Windows as columns of an image or along a line, and back; channels as pixels and back.
 
 use super::PLAIN;
 use super::adjoint::pullback;
-use super::index::take;
+use super::index::{rows_added, sum_dtype, take};
 use super::pool::batched;
 use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
@@ -10,11 +10,12 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
-use crate::shape::Dims;
+use crate::shape::{Dims, broadcast_shapes};
 
 pub const ROWS: &[Row] = &[
     row("im2col", PLAIN, im2col).floats(),
     row("col2im", PLAIN, col2im).floats(),
+    row("unfold_backward", PLAIN, unfold_backward).complex(),
     row("pixel_shuffle", PLAIN, pixel_shuffle).moves(),
     row("channel_shuffle", PLAIN, channel_shuffle).moves(),
     row("pixel_unshuffle", PLAIN, pixel_unshuffle).moves(),
@@ -128,6 +129,40 @@ fn col2im<'a>(c: &Call<'a>) -> Outs<'a> {
     })?;
     let y = y.cast(x.dtype());
     Ok(vec![if x.rank() == 2 { y.reshape(&y.sizes()[1..]) } else { y }])
+}
+
+/// `(grad_in, input_sizes, dim, size, step)`: of the windows of `size` elements, `step` apart, that `Tensor.unfold` has in a last
+/// dimension of their own. They add up where they overlap.
+fn unfold_backward<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (dy, sizes) = (c.tensor(0)?, c.ints(1)?.unwrap_or_default());
+    let (dim, size, step) = (c.dim(2, 0, sizes.len())?, c.int(3, 1)?, c.int(4, 1)?);
+    // A number is a line of one element, with one window.
+    let line = if sizes.is_empty() { Dims::from_elem(1, 1) } else { sizes.clone() };
+    if size < 0 || step < 1 || size > line[dim] {
+        return invalid!(
+            "windows of {size} elements, {step} apart, in dimension {dim} of {sizes:?}"
+        );
+    }
+    let count = if sizes.is_empty() { 1 } else { (line[dim] - size) / step + 1 };
+    let mut windows = line.clone();
+    windows[dim] = count;
+    let lead: &[i64] = if sizes.is_empty() { &[] } else { &windows[..] };
+    let expected = joined(lead, &[size]);
+    if broadcast_shapes(&dy.sizes(), &expected).as_ref() != Some(&expected) {
+        return invalid!("Expected a gradient of sizes {expected:?}, but got {:?}", dy.sizes());
+    }
+    let (dtype, compute, rank) = (dy.dtype(), sum_dtype(dy.dtype()), line.len());
+    let dy = dy.broadcast(&expected).reshape(&joined(&windows, &[size])).cast(compute);
+    // Each window stands where its dimension was.
+    let behind = dim as i64 + 1..rank as i64;
+    let order: Dims = (0..=dim as i64).chain([rank as i64]).chain(behind).collect();
+    let mut elements = line.clone();
+    elements[dim] = count.saturating_mul(size);
+    let [window, place] = [0, 1].map(|d| c.math.iota(&[count, size], d, DType::I64));
+    let at = (window * step as f64 + place).reshape(&[elements[dim]]);
+    let dy = dy.transpose(&order).reshape(&elements);
+    let dx = rows_added(c.math.zeros(compute, &line), at, dy, dim);
+    Ok(vec![dx.cast(dtype).reshape(&sizes)])
 }
 
 /// The sizes in front, channels, height and width.

@@ -44,6 +44,14 @@ at::Tensor& fill_in_order(at::Tensor& out, int64_t size, Fill fill) {
   return out;
 }
 
+// As on the CPU: of integers between ends that are whole. The end is an element.
+template <class Number>
+int64_t range_size(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step) {
+  const auto each = step.to<Number>();
+  TORCH_CHECK(each != 0, "step must be nonzero");
+  return static_cast<int64_t>((end.to<Number>() - start.to<Number>()) / each + 1);
+}
+
 }  // namespace
 
 at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
@@ -87,6 +95,20 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::arange", "start_out");
   return fill_in_order(out, size, [&](at::Tensor& flat) { record(op, start, end, step, flat); });
+}
+
+at::Tensor& range_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                      at::Tensor& out) {
+  at::native::arange_check_bounds(start, end, step);
+  const int64_t size = at::isIntegralType(out.scalar_type(), /*includeBool=*/true)
+                           ? range_size<int64_t>(start, end, step)
+                           : range_size<double>(start, end, step);
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::range", "out");
+  return fill_in_order(out, size, [&](at::Tensor& flat) { record(op, start, end, step, flat); });
+}
+
+at::Tensor& range_out_by_one(const at::Scalar& start, const at::Scalar& end, at::Tensor& out) {
+  return range_out(start, end, 1, out);
 }
 
 at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps,

@@ -24,6 +24,9 @@ at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarT
                                  std::optional<bool> pin_memory);
 at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
                        at::Tensor& out);
+at::Tensor& range_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                      at::Tensor& out);
+at::Tensor& range_out_by_one(const at::Scalar& start, const at::Scalar& end, at::Tensor& out);
 at::Tensor& linspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps,
                          at::Tensor& out);
 at::Tensor& logspace_out(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base,

@@ -57,10 +57,10 @@ void run_on_the_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 void add_readers_of_memory(torch::Library& m) {
   for (const char* name :
-       {"kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "range.out_",
-        "_sobol_engine_draw", "_sobol_engine_ff_", "_sobol_engine_initialize_state_",
-        "_sobol_engine_scramble_", "_rowwise_prune", "choose_qparams_optimized",
-        "_grid_sampler_2d_cpu_fallback", "_grid_sampler_2d_cpu_fallback_backward"}) {
+       {"kaiser_window", "kaiser_window.periodic", "kaiser_window.beta", "_sobol_engine_draw",
+        "_sobol_engine_ff_", "_sobol_engine_initialize_state_", "_sobol_engine_scramble_",
+        "_rowwise_prune", "choose_qparams_optimized", "_grid_sampler_2d_cpu_fallback",
+        "_grid_sampler_2d_cpu_fallback_backward"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_the_host>());
   }
 }
@@ -88,6 +88,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty_strided", &empty_strided);
   m.impl("_efficientzerotensor", &efficient_zero_tensor);
   m.impl("arange.start_out", &arange_out);
+  m.impl("range.out", &range_out);
+  m.impl("range.out_", &range_out_by_one);
   m.impl("linspace.out", &linspace_out);
   m.impl("logspace.out", &logspace_out);
 

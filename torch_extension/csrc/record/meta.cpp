@@ -276,8 +276,11 @@ int64_t random_numel(const Call& call, const Shapes& shapes) {
     most = std::max(most, numel_of(output.sizes));
     break;
   }
+  bool first = true;
   for (const TensorUse& use : call.tensors()) {
-    if (use.tensor != nullptr) return std::max(most, use.tensor->numel());
+    if (use.tensor == nullptr) continue;
+    if (first || use.out) most = std::max(most, use.tensor->numel());
+    first = false;
   }
   return most;
 }

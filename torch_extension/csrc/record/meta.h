@@ -16,7 +16,7 @@ std::shared_ptr<const Shapes> run_meta(const Call& call);
 std::shared_ptr<const Shapes> shapes_of_cpu(const Call& call);
 
 // How many random numbers a call draws at most: as its first result has elements, or its first
-// operand.
+// operand, or the tensor that it is told to write.
 int64_t random_numel(const Call& call, const Shapes& shapes);
 
 }  // namespace torchacc

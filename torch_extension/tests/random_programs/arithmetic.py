@@ -232,6 +232,7 @@ def reduction(d):
         f"torch.{d.choice(('argmax', 'argmin'))}({x})",
         f"torch.topk({x}, 1, {dim}).values",
         f"torch.median({x})",
+        f"torch.nanmedian({x})",
         f"torch.{d.choice(('max', 'min'))}({x}, {dim}).indices",
         f"torch.var_mean({x}, dim={at})[0]",
         f"torch.aminmax({x}, dim={dim}).max",
