@@ -125,8 +125,8 @@ impl Storage {
 
     /// A part of what `whole` holds, or will hold, for who reads it: `nbytes` from `start` on. Nobody takes its memory.
     pub fn window(whole: &Arc<Storage>, start: usize, nbytes: usize) -> Storage {
-        let part = Storage::of(State::Taken, nbytes);
-        Storage { whole: Some((whole.clone(), start)), shared: true.into(), ..part }
+        let whole = Some((whole.clone(), start));
+        Storage { whole, ..Storage::of(State::Taken, nbytes) }
     }
 
     /// What it is a part of, if it is one.
@@ -141,12 +141,13 @@ impl Storage {
     }
 
     pub fn is_shared(&self) -> bool {
-        self.shared.load(Ordering::Relaxed)
+        let memory = self.whole.as_ref().map_or(self, |(whole, _)| whole);
+        memory.shared.load(Ordering::Relaxed)
     }
 
-    /// What is cached with the memory; `None` when somebody outside, who may write to it, has its address.
+    /// What is cached with the memory; `None` when somebody outside, who may write to it, has its address, and of a part.
     pub fn derived(&self) -> Option<&DerivedCache> {
-        (!self.is_shared()).then_some(&self.derived)
+        (!self.is_shared() && self.whole.is_none()).then_some(&self.derived)
     }
 
     pub fn nbytes(&self) -> usize {

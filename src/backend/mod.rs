@@ -61,7 +61,7 @@ pub trait Backend: Target + Send + Sync {
 
     /// What addresses of inputs must be multiples of, in bytes.
     fn input_alignment(&self) -> usize {
-        64
+        256
     }
 
     /// Whether it computes a composite whole; the others are decomposed before planning.

@@ -1,5 +1,6 @@
 //! Buffers of a trace: made, filled, dropped.
 
+use super::windows::CUTS;
 use super::{Buffer, BufferId, BufferState, Content, ContentId, Older, Retired, Trace};
 use crate::buffer::Storage;
 use crate::record::{ValueIndex, Varying};
@@ -17,7 +18,9 @@ impl Buffer {
             content,
             older: Older::default(),
             is_moving: false,
+            has_windows: None,
             updated: None,
+            pause: CUTS,
         }
     }
 }
@@ -92,13 +95,14 @@ impl Trace {
         let nbytes = storage.nbytes();
         let buffer = self.buffer_mut(id);
         let (varying, older) = (take(&mut buffer.varying), take(&mut buffer.older));
-        let (is_moving, updated) = (buffer.is_moving, buffer.updated);
+        let (is_moving, updated, pause) = (buffer.is_moving, buffer.updated, buffer.pause);
         let new = Buffer {
             state: BufferState::Stored(storage),
             varying,
             older,
             is_moving,
             updated,
+            pause,
             ..Buffer::zeros(nbytes, content)
         };
         let old = replace(buffer, new);
@@ -117,7 +121,7 @@ impl Trace {
 
     /// Says that a size of the buffer's tensors will vary: in the trace that uses it now, and in those that read it later.
     pub fn mark(&mut self, id: BufferId, varying: Varying) {
-        let in_use = self.value_of(id).is_some() || self.windows_of(id).next().is_some();
+        let in_use = self.value_of(id).is_some() || self.has_windows(id);
         let buffer = self.buffer_mut(id);
         buffer.varying.retain(|known| known.size != varying.size);
         buffer.varying.push(varying);
@@ -160,10 +164,9 @@ impl Trace {
 
     /// A buffer goes, or gets other memory: what the trace has read of its own it keeps alone from now on.
     fn give_up(&mut self, id: BufferId) {
-        let is_read =
-            |buffer: &Buffer| buffer.leaf.is_some() || self.windows_of(id).next().is_some();
-        if let Some(buffer @ Buffer { nbytes, state, before, .. }) = &self.buffers[id as usize]
-            && is_read(buffer)
+        let is_read = self.buffer(id).leaf.is_some() || self.has_windows(id);
+        if let Some(Buffer { nbytes, state, before, .. }) = &self.buffers[id as usize]
+            && is_read
             && (before.is_some() || matches!(state, BufferState::Stored { .. }))
         {
             self.held_bytes += nbytes;

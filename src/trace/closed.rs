@@ -51,7 +51,7 @@ impl Trace {
         // In the order of the values, which is that of the program: never that of addresses or of dropping.
         for (value, holder) in holders.drain(..).enumerate() {
             let Some(id) = holder else { continue };
-            let has_windows = self.windows_of(id).next().is_some();
+            let has_windows = self.has_windows(id);
             let buffer = self.buffer_mut(id);
             let before = buffer.before.take();
             let is_leaf = |value: u32| match trace.values[value as usize].origin {

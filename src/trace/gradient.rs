@@ -166,7 +166,12 @@ impl Trace {
 
     /// A buffer is about to get another value.
     pub(super) fn outlived(&mut self, id: BufferId) {
-        let Some(value) = self.value_of(id) else { return };
+        if let Some(value) = self.value_of(id) {
+            self.was_outlived(id, value);
+        }
+    }
+
+    pub(super) fn was_outlived(&mut self, id: BufferId, value: ValueIndex) {
         let cuts = self.cuts;
         let older = &mut self.buffer_mut(id).older;
         if older.cuts != cuts {
@@ -202,13 +207,9 @@ impl Trace {
                 "the loss is not among what was recorded since the last cut: {advice}"
             );
         };
-        if let Some(n) = params.iter().position(|p| self.windows_of(p.buffer).next().is_some()) {
-            return invalid!(
-                "parts of tensor {n} were read at changing places since the last cut, where a gradient does not see them; cut, and compute the loss again"
-            );
-        }
         let rewritten = params.iter().any(|param| !self.older(param.buffer).is_empty());
-        if !rewritten && !self.may_reach_back(&params) {
+        let has_parts = params.iter().any(|param| self.has_windows(param.buffer));
+        if !rewritten && !has_parts && !self.may_reach_back(&params) {
             return Ok(());
         }
         let known = trace.mark(self.position);
@@ -219,6 +220,11 @@ impl Trace {
         );
         let is_ancestor = |value: ValueIndex| ancestors.get(value as usize) == Some(&true);
         for (n, param) in params.iter().enumerate() {
+            if self.windows_of(param.buffer).any(is_ancestor) {
+                return invalid!(
+                    "parts of tensor {n} were read at changing places since the last cut, where a gradient does not see them; cut, and compute the loss again"
+                );
+            }
             let depends = self.value_of(param.buffer).is_some_and(is_ancestor);
             if !depends && self.older(param.buffer).iter().any(|&value| is_ancestor(value)) {
                 return invalid!(

@@ -70,8 +70,11 @@ struct Buffer {
     older: Older,
     /// Whether parts of it are read at changing places.
     is_moving: bool,
-    /// The number of the last trace that wrote a part of it.
+    /// The number of the last trace that has windows of it.
+    has_windows: Option<u64>,
+    /// The number of the last trace that wrote a part of it, and for how many traces it has no windows then.
     updated: Option<u64>,
+    pause: u64,
 }
 
 /// What reading a buffer needs.
@@ -253,6 +256,9 @@ impl Trace {
         n: usize,
         rest: Option<TensorRef>,
     ) -> Option<Fresh> {
+        if rest.is_some_and(|rest| self.has_windows(rest.buffer)) {
+            return None;
+        }
         let made = match self.expected.take() {
             Some(trace) => {
                 let made = self.fresh(&trace, op, n, rest.is_some());

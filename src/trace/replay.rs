@@ -115,8 +115,9 @@ impl Trace {
             return false;
         }
         for (write, out) in record.outs.iter().zip(call.outs) {
-            if write.old.is_some() {
-                self.find(trace, out.buffer);
+            if let Some(old) = write.old {
+                let found = self.find(trace, out.buffer);
+                debug_assert_eq!(found, Some(old), "it may be written");
                 self.note_update(out.buffer);
             }
             self.hold(out.buffer, write.value);
@@ -162,8 +163,7 @@ impl Trace {
 
     fn reads(&mut self, trace: &RecordedTrace, read: &Read, tensor: &TensorRef) -> bool {
         if let Some(part) = self.part(tensor) {
-            return part.tensor.is(&read.view)
-                && self.find_window(trace, &part) == Some(read.value);
+            return part.tensor.is(&read.view) && self.is_window(trace, &part, read.value);
         }
         tensor.is(&read.view) && self.find(trace, tensor.buffer) == Some(read.value)
     }
@@ -202,9 +202,18 @@ impl Trace {
         let earlier = call.outs[..out].iter().rposition(|other| other.buffer == arg_ref.buffer);
         match earlier.map(|i| record.outs[i].value).or_else(|| self.value_of(arg_ref.buffer)) {
             Some(value) => value == old,
-            // Read for the first time by this write: the value just before its own.
-            None => old + 1 == write.value && fits(&buffer.state, &trace.values[old as usize]),
+            // Read for the first time by this write: the next value, and its own comes after that.
+            None => {
+                old == self.next_value(&record.outs[..out])
+                    && old + 1 == write.value
+                    && fits(&buffer.state, &trace.values[old as usize])
+            }
         }
+    }
+
+    /// The value that comes after these results of a record whose arguments have been found.
+    fn next_value(&self, outs: &[Write]) -> ValueIndex {
+        outs.last().map_or(self.holders.len() as ValueIndex, |last| last.value + 1)
     }
 
     // ---- verification
@@ -226,7 +235,7 @@ impl Trace {
             let old = (view.covers(nbytes).is_none()).then(|| {
                 let found =
                     earlier.map(|i| outs[i].value).or_else(|| self.value_of(arg_ref.buffer));
-                found.unwrap_or(expected.value.wrapping_sub(1))
+                found.unwrap_or_else(|| self.next_value(&outs))
             });
             let before = old.map(|old| &trace.values[old as usize].format);
             let format = written_format(before, &view, nbytes);
@@ -244,17 +253,30 @@ impl Trace {
     }
 
     fn to_arg(&self, arg: &Arg, arg_ref: &ArgRef) -> Arg {
-        let read = |tensor: &TensorRef| {
-            let (value, view) = match self.part(tensor) {
-                Some(part) => (self.window(&part), part.tensor.view()),
-                None => (self.value_of(tensor.buffer), tensor.view()),
+        let read = |tensor: &TensorRef, recorded: Option<&Read>| {
+            let Some(part) = self.part(tensor) else {
+                let value = self.value_of(tensor.buffer).unwrap_or(ValueIndex::MAX);
+                return Read { value, view: tensor.view() };
             };
-            Read { value: value.unwrap_or(ValueIndex::MAX), view }
+            let value = recorded.map(|read| read.value).filter(|&value| self.shows(&part, value));
+            Read { value: value.unwrap_or(ValueIndex::MAX), view: part.tensor.view() }
         };
         match arg_ref {
-            ArgRef::Tensor(tensor) => Arg::Tensor(read(tensor)),
+            ArgRef::Tensor(tensor) => Arg::Tensor(read(
+                tensor,
+                match arg {
+                    Arg::Tensor(recorded) => Some(recorded),
+                    _ => None,
+                },
+            )),
             ArgRef::Tensors(list) => {
-                Arg::Tensors(list.iter().map(|tensor| tensor.as_ref().map(read)).collect())
+                let recorded = |n: usize| match arg {
+                    Arg::Tensors(reads) => reads.get(n)?.as_ref(),
+                    _ => None,
+                };
+                let reads = list.iter().enumerate();
+                let reads = reads.map(|(n, t)| t.as_ref().map(|t| read(t, recorded(n))));
+                Arg::Tensors(reads.collect())
             }
             ArgRef::Scalar { kind, bits } => match arg {
                 Arg::Scalar { .. } => Arg::Scalar { kind: *kind, number: 0 },

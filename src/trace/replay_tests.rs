@@ -115,6 +115,29 @@ fn each_difference_is_noticed_at_its_operation() {
     }
 }
 
+/// Reads the second row of the first buffer and writes it to the first row of the second, whose other row stays.
+fn moved(d: &mut Driver, from: BufferId, to: BufferId) {
+    let row = |n: i64| View {
+        layout: Layout { offset: 3 * n, ..Layout::contiguous(&[1, 3]) },
+        ..whole(&SIZES)
+    };
+    let (source, target) = (row(1), row(0));
+    d.write("move", &[arg(from, &source)], to, &target).unwrap();
+}
+
+#[test]
+fn another_buffer_than_the_one_read_may_be_partly_written() {
+    let within = |d: &mut Driver| {
+        let x = d.stored();
+        moved(d, x, x);
+    };
+    let between = |d: &mut Driver| {
+        let (x, y) = (d.stored(), d.stored());
+        moved(d, x, y);
+    };
+    assert_eq!(in_full(&[&within, &between, &within, &between]), [1, 1, 0, 0]);
+}
+
 #[test]
 fn attributes_are_compared_bit_by_bit() {
     let step = |number: f64| {

@@ -1,15 +1,18 @@
 //! Windows: what a program reads of one buffer at changing places, such as the batches of a data set on the device. Each is a leaf
 //! of its own, whose address is where it begins, so that its place is no part of what is recorded.
 //!
-//! While a trace has windows of a buffer's memory, no output is given that memory.
+//! No output of a trace is given memory that it has windows of; so a trace is cut before such memory is written.
 
 use super::{ArgRef, BufferId, BufferState, Call, RecordedTrace, TensorRef, Trace};
 use crate::buffer::Storage;
 use crate::record::{Arg, Origin, Read, Value, ValueIndex, leaf_format};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A buffer of which parts were written has windows again after so many cuts: for each such step all of it is copied.
-const CUTS: u64 = 64;
+/// A buffer that was written has windows again after so many cuts, ...
+pub(super) const CUTS: u64 = 64;
+/// ... and after so many times more each time that this ended a trace.
+const LONGER: u64 = 64;
 
 /// A part of a buffer's memory that is a leaf of this trace.
 pub(super) struct Window {
@@ -29,6 +32,13 @@ pub(super) struct Part<'a> {
     pub tensor: TensorRef<'a>,
 }
 
+impl Window {
+    fn is(&self, part: &Part) -> bool {
+        let Part { start, nbytes, tensor } = part;
+        (self.buffer, self.start, self.nbytes) == (tensor.buffer, *start, *nbytes)
+    }
+}
+
 impl Trace {
     /// Lets leaves begin at multiples of so many bytes of a buffer's memory; 0: at its begin alone.
     pub fn set_alignment(&mut self, bytes: usize) {
@@ -37,9 +47,12 @@ impl Trace {
 
     /// Of a tensor that is read as a window.
     pub(super) fn part<'a>(&self, tensor: &TensorRef<'a>) -> Option<Part<'a>> {
+        self.buffer(tensor.buffer).is_moving.then(|| self.part_of(tensor)).flatten()
+    }
+
+    fn part_of<'a>(&self, tensor: &TensorRef<'a>) -> Option<Part<'a>> {
         let buffer = self.buffer(tensor.buffer);
-        let is_moving = buffer.is_moving && self.may_have_windows();
-        if !is_moving || !matches!(buffer.state, BufferState::Stored(_)) {
+        if !self.may_have_windows() || !matches!(buffer.state, BufferState::Stored(_)) {
             return None;
         }
         let size = tensor.dtype.size();
@@ -57,29 +70,38 @@ impl Trace {
         self.alignment > 0 && !self.has_gradients && !self.is_captured
     }
 
-    /// The value of a window that is a leaf already.
-    pub(super) fn window(&self, part: &Part) -> Option<ValueIndex> {
-        let Part { start, nbytes, tensor } = part;
-        let same = |window: &&Window| {
-            (window.buffer, window.start, window.nbytes) == (tensor.buffer, *start, *nbytes)
-        };
-        self.windows.iter().find(same).map(|window| window.value)
+    /// Whether the part is, or becomes, leaf `value` of the expected trace: two windows of that may be one by chance, one is one.
+    pub(super) fn is_window(
+        &mut self,
+        trace: &RecordedTrace,
+        part: &Part,
+        value: ValueIndex,
+    ) -> bool {
+        if (value as usize) < self.holders.len() {
+            return self.shows(part, value);
+        }
+        let expected = trace.values.get(self.holders.len());
+        let is_next = value as usize == self.holders.len()
+            && expected.is_some_and(|expected| {
+                expected.nbytes == part.nbytes && matches!(expected.origin, Origin::Leaf(_))
+            });
+        if is_next {
+            self.add_window(part);
+        }
+        is_next
     }
 
-    /// The same; if it is a new leaf, it must be the next one of the expected trace.
-    pub(super) fn find_window(&mut self, trace: &RecordedTrace, part: &Part) -> Option<ValueIndex> {
-        if let Some(value) = self.window(part) {
-            return Some(value);
-        }
-        let expected = trace.values.get(self.holders.len())?;
-        let is_next = expected.nbytes == part.nbytes && matches!(expected.origin, Origin::Leaf(_));
-        is_next.then(|| self.add_window(part))
+    /// Whether a value is this window.
+    pub(super) fn shows(&self, part: &Part, value: ValueIndex) -> bool {
+        let at = self.windows.binary_search_by_key(&value, |window| window.value);
+        at.is_ok_and(|at| self.windows[at].is(part))
     }
 
     /// The window as a value of this trace.
     pub(super) fn read_window(&mut self, part: &Part) -> Read {
         let view = part.tensor.view();
-        let value = self.window(part).unwrap_or_else(|| {
+        let known = self.windows.iter().find(|window| window.is(part));
+        let value = known.map(|window| window.value).unwrap_or_else(|| {
             let origin = Origin::Leaf(self.leaves.len() as u32);
             let (format, nbytes) = (leaf_format(&view, part.nbytes), part.nbytes);
             self.recording.values.push(Value { origin, format, nbytes });
@@ -90,7 +112,9 @@ impl Trace {
 
     fn add_window(&mut self, part: &Part) -> ValueIndex {
         let (id, value) = (part.tensor.buffer, self.holders.len() as ValueIndex);
-        let buffer = self.buffers[id as usize].as_ref().expect("a handle keeps its buffer alive");
+        let cuts = self.cuts;
+        let buffer = self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive");
+        buffer.has_windows = Some(cuts);
         if let BufferState::Stored(storage) = &buffer.state {
             self.leaves.push(Arc::new(Storage::window(storage, part.start, part.nbytes)));
         }
@@ -102,6 +126,11 @@ impl Trace {
         value
     }
 
+    /// Whether this trace has windows of a buffer.
+    pub(super) fn has_windows(&self, id: BufferId) -> bool {
+        self.buffer(id).has_windows == Some(self.cuts)
+    }
+
     /// Values that are windows of a buffer.
     pub(super) fn windows_of(&self, id: BufferId) -> impl Iterator<Item = ValueIndex> + '_ {
         self.windows.iter().filter(move |window| window.buffer == id).map(|window| window.value)
@@ -109,9 +138,15 @@ impl Trace {
 
     /// A buffer goes, or gets other memory; its number may come again.
     pub(super) fn forget_windows(&mut self, id: BufferId) {
-        self.windows.iter_mut().filter(|window| window.buffer == id).for_each(|window| {
+        if !self.has_windows(id) {
+            return;
+        }
+        let values: SmallVec<[ValueIndex; 2]> = self.windows_of(id).collect();
+        values.into_iter().for_each(|value| self.was_outlived(id, value));
+        for window in self.windows.iter_mut().filter(|window| window.buffer == id) {
             window.buffer = NONE;
-        });
+        }
+        self.buffer_mut(id).has_windows = None;
     }
 
     /// A part of a buffer is written.
@@ -119,6 +154,23 @@ impl Trace {
         let cuts = self.cuts;
         let buffer = self.buffer_mut(id);
         (buffer.is_moving, buffer.updated) = (false, Some(cuts));
+    }
+
+    /// Whether the call writes what the trace has windows of: if the trace is cut before, nothing has to be copied for that.
+    pub fn writes_over_windows(&mut self, call: &Call) -> bool {
+        if self.windows.is_empty() {
+            return false;
+        }
+        let mut is_written = false;
+        for out in call.outs {
+            if self.has_windows(out.buffer) {
+                self.note_update(out.buffer);
+                let buffer = self.buffer_mut(out.buffer);
+                buffer.pause = buffer.pause.saturating_mul(LONGER);
+                is_written = true;
+            }
+        }
+        is_written
     }
 
     /// Before a call is recorded in full: notes the buffers that it reads at other places than the known trace that this one was up
@@ -149,14 +201,20 @@ impl Trace {
 
     fn note_move(&mut self, trace: &RecordedTrace, read: &Read, tensor: &TensorRef) {
         let (value, offset) = (&trace.values[read.value as usize], read.view.layout.offset);
-        let was_read = TensorRef { offset, ..*tensor }.is(&read.view);
         let buffer = self.buffer(tensor.buffer);
-        let has_moved = was_read
-            && offset != tensor.offset
-            && matches!(value.origin, Origin::Leaf(_))
-            && value.nbytes == buffer.nbytes
-            && matches!(buffer.state, BufferState::Stored(_));
-        if has_moved && buffer.updated.is_none_or(|at| self.cuts - at > CUTS) {
+        let may_move = matches!(value.origin, Origin::Leaf(_))
+            && matches!(buffer.state, BufferState::Stored(_))
+            && buffer.updated.is_none_or(|at| self.cuts - at > buffer.pause);
+        let has_moved = if value.nbytes == buffer.nbytes {
+            offset != tensor.offset && TensorRef { offset, ..*tensor }.is(&read.view)
+        } else {
+            // It was a window there.
+            may_move
+                && self
+                    .part_of(tensor)
+                    .is_some_and(|part| part.nbytes == value.nbytes && part.tensor.is(&read.view))
+        };
+        if may_move && has_moved {
             self.buffer_mut(tensor.buffer).is_moving = true;
         }
     }

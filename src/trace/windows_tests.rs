@@ -48,6 +48,7 @@ fn a_place_is_no_part_of_what_is_recorded() {
     // Another tensor is read as a whole.
     let y = d.stored();
     assert_eq!([0, 0].map(|n| d.step(y, n)), [(false, 0), (false, 0)]);
+    assert_eq!([1, 0].map(|n| d.step(y, n)), [(true, 12), (false, 0)]);
 }
 
 #[test]
@@ -91,6 +92,39 @@ fn memory_that_windows_show_is_nobodys() {
     for n in [1, 0] {
         assert_eq!(updated(&mut d, x, n, &all), (vec![12, 24], vec![None, None, None]));
     }
+}
+
+#[test]
+fn two_windows_may_be_one() {
+    let mut d = Driver::with_windows(1);
+    let x = d.stored();
+    let step = |d: &mut Driver, n: [i64; 2]| {
+        let out = d.empty();
+        let views = n.map(row);
+        let args = views.each_ref().map(|view| arg(x, view));
+        let is_new = d.write("both", &args, out, &whole(&[2, 3])).unwrap() != Recorded::Again;
+        (is_new, d.cut().leaves.len())
+    };
+    let steps = [[0, 1], [1, 0], [0, 0], [1, 1], [0, 1]].map(|n| step(&mut d, n));
+    assert_eq!(steps, [(true, 1), (true, 2), (false, 2), (false, 2), (false, 2)]);
+}
+
+#[test]
+fn a_write_to_what_has_windows_asks_for_a_cut() {
+    let mut d = Driver::with_windows(1);
+    let (x, view) = (d.stored(), whole(&[2, 3]));
+    for n in [0, 1] {
+        d.step(x, n);
+    }
+    let y = d.empty();
+    d.read(x, 0, y);
+    let outs = [TensorRef::new(x, &view)];
+    let write = Call { op: super::tests::operator("write"), args: &[], outs: &outs };
+    assert!(d.trace.writes_over_windows(&write));
+    d.cut();
+    assert!(!d.trace.writes_over_windows(&write));
+    // For a while there are none.
+    assert_eq!([0, 1].map(|n| d.step(x, n).1), [0, 0]);
 }
 
 #[test]

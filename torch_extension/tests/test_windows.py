@@ -184,3 +184,31 @@ def test_windows_of_other_sizes():
 
     found, expected = both(step, numbers(80, 4).div(50), count=40)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_memory_that_is_read_and_written_is_not_doubled():
+    x = torch.zeros(1 << 22, device=DEVICE).add_(1)
+    for n, place in enumerate(places(120, 1000)):
+        total = (x[place : place + 64] * 2).sum()
+        if n % 3 == 0:
+            x.mul_(0.5)
+        if n % 7 == 0:
+            x[place : place + 8] = 1
+        torchacc.mark_step()
+        del total
+        if n == 20:
+            torchacc.sync()
+            torchacc.reset_metrics()
+    torchacc.sync()
+    assert torchacc.metrics()["peak_bytes"] < 1.2 * x.nbytes
+
+
+def test_another_tensor_than_the_one_read_is_partly_written():
+    x, y = numbers(4).to(DEVICE), numbers(4).add(100).to(DEVICE)
+    expected = [*x[2:4].tolist(), *y[2:4].tolist()]
+    torchacc.sync()
+    x[0:2].copy_(x[2:4])
+    torchacc.mark_step()
+    y[0:2].copy_(x[2:4])
+    torchacc.mark_step()
+    assert y.tolist() == expected

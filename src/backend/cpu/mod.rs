@@ -166,7 +166,7 @@ impl Backend for Cpu {
 
     /// Elements lie where they lie; an engine wants more.
     fn input_alignment(&self) -> usize {
-        if self.engine.is_some() || self.second.is_some() { 64 } else { 1 }
+        if self.engine.is_some() || self.second.is_some() { 256 } else { 1 }
     }
 
     fn fingerprint(&self) -> String {

@@ -342,6 +342,9 @@ impl Context {
     fn record_with(&self, call: &Call, inferred: bool) -> Result<()> {
         let sample = self.begin_sample();
         let mut trace = self.lock_to_record()?;
+        if trace.writes_over_windows(call) {
+            self.cut_locked(&mut trace, Cut::Partial)?;
+        }
         let recorded = trace.record(call)?;
         self.end_sample(sample, trace.len());
         self.shared.observed.stats.recorded_ops.add(1);

@@ -102,7 +102,8 @@ class Product : public torch::autograd::Function<Product> {
 at::Tensor product(c10::DispatchKeySet keys, const at::Tensor& x, const Factors& factors) {
   const bool is_ours = at::GradMode::is_enabled() && x.requires_grad() && !has_tangent(x) &&
                        is_plain(x) && x.dim() > 0 && x.numel() > 0 &&
-                       !(factors.dtype && at::isComplexType(*factors.dtype)) && native_derivative();
+                       at::isFloatingType(factors.dtype.value_or(x.scalar_type())) &&
+                       native_derivative();
   if (is_ours) return Product::apply(x, factors, keys);
   return factors.product(with_pytorchs_autograd(keys), x);
 }
