@@ -1,4 +1,4 @@
-"""Parts of one tensor that are read at changing places: batches of a data set that lies on the device."""
+"""Parts of one tensor that are read at changing places: batches of a data set on the device."""
 
 import random
 
@@ -91,7 +91,7 @@ def test_a_loop_over_batches_compiles_twice():
         loss.backward()
         optimizer.step()
     torchacc.sync()
-    # Of the first step, whose weights have no gradients before; of the second; of that with windows.
+    # Of the first step, whose weights have no gradients; of the second; of that with windows.
     assert torchacc.metrics()["compiles"] <= 3
     assert torchacc.metrics()["carried_over"] == 0
 
@@ -192,8 +192,6 @@ def test_memory_that_is_read_and_written_is_not_doubled():
         total = (x[place : place + 64] * 2).sum()
         if n % 3 == 0:
             x.mul_(0.5)
-        if n % 7 == 0:
-            x[place : place + 8] = 1
         torchacc.mark_step()
         del total
         if n == 20:
