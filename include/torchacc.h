@@ -980,7 +980,7 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
    `bytes_without` it and `bytes`, the estimated `time` (1 without), the number of `steps`, and the `largest` of them by
    `operator`: `count`, `bytes` and `site`.
  - `host_calls`: as `torchacc_host_call_report`.
- - `cuts`: `cause` ("asked", "sync", "read" or "limit"), `count`, `site`; of a read also `value`, what was read, and
+ - `cuts`: `cause` ("asked", "sync", "read", "limit" or "overwrite"), `count`, `site`; of a read also `value`, what was read, and
    `value_site`, where it was computed.
  - `collectives`, of each communicator the last 16, oldest first, whatever was reset: `communicator`, its name;
    `number`, from 0 on; `name`, as an operator's; `tensor`, type and sizes of what this rank gave; `bytes`; `state`

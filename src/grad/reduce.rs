@@ -35,8 +35,7 @@ pub fn of_prod<'m>(x: V<'m>, dy: V<'m>, axes: &[i64]) -> V<'m> {
     let product = restored(others.reduce(Op::Prod, axes, false));
     let zeros = restored(is_zero.cast(compute).reduce(Op::Sum, axes, false));
     let alone = zeros.eq(1.0).select(product, 0.0);
-    let no_number = product.ne(product).select(product, 0.0);
-    let among_others = zeros.eq(0.0).select(product / others, no_number);
+    let among_others = zeros.eq(0.0).select(product / others, 0.0);
     (restored(dy) * is_zero.select(alone, among_others)).cast(dtype)
 }
 

@@ -137,7 +137,7 @@ impl Math {
         if dtype.has_arithmetic() {
             return self.full(0.0, dtype, sizes);
         }
-        let bytes = crate::shape::numel(sizes) * dtype.size() as i64;
+        let bytes = crate::shape::numel(sizes).saturating_mul(dtype.size() as i64);
         self.full(0.0, DType::U8, &[bytes]).bitcast(dtype).reshape(sizes)
     }
 

@@ -36,7 +36,6 @@ impl Trace {
         let (trace, placed_from) = self.finish();
         trace.outlook.set_awaited(!full);
         self.last = Some(trace.clone());
-        self.cuts += 1;
         (self.held_bytes, self.period) = (0, 0);
         self.is_captured = false;
         self.sites.resume(0);
@@ -71,6 +70,7 @@ impl Trace {
         }
         self.holders = holders;
         self.windows.clear();
+        self.cuts += 1;
         self.last_content += outputs.len() as ContentId;
         let ended = if full { Ended::Asked } else { Ended::Read };
         self.past

@@ -256,7 +256,7 @@ impl Trace {
         n: usize,
         rest: Option<TensorRef>,
     ) -> Option<Fresh> {
-        if rest.is_some_and(|rest| self.has_windows(rest.buffer)) {
+        if rest.is_some_and(|rest| self.is_windowed(&rest)) {
             return None;
         }
         let made = match self.expected.take() {

@@ -22,7 +22,8 @@ const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 1024 };
 impl Trace {
     /// Whether the call is the next one of a known trace; then it is recorded.
     pub fn replay(&mut self, call: &Call) -> bool {
-        if self.position > 0 && self.expected.is_none() {
+        let is_off = self.position > 0 && self.expected.is_none();
+        if is_off || call.outs.iter().any(|out| self.is_windowed(out)) {
             return false;
         }
         let trace = self.expected.take();
@@ -111,7 +112,7 @@ impl Trace {
             self.contents.truncate(values);
             self.scalar_bits.truncate(scalars);
             self.varying.truncate(varying);
-            self.windows.truncate(windows);
+            self.truncate_windows(windows);
             return false;
         }
         for (write, out) in record.outs.iter().zip(call.outs) {

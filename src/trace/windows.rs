@@ -22,6 +22,9 @@ pub(super) struct Window {
     value: ValueIndex,
 }
 
+/// The results of a call.
+type Outs<'a> = SmallVec<[TensorRef<'a>; 4]>;
+
 /// Of buffers that are gone.
 const NONE: BufferId = BufferId::MAX;
 
@@ -56,12 +59,13 @@ impl Trace {
             return None;
         }
         let size = tensor.dtype.size();
-        let begin = usize::try_from(tensor.offset).ok()? * size;
+        let begin = usize::try_from(tensor.offset).ok()?.checked_mul(size)?;
         let start = begin / self.alignment * self.alignment;
         let offset = ((begin - start) / size) as i64;
         let tensor = TensorRef { offset, ..*tensor };
-        let nbytes = tensor.view().layout.end() as usize * size;
-        let is_part = 0 < nbytes && nbytes < buffer.nbytes && start + nbytes <= buffer.nbytes;
+        let nbytes = usize::try_from(tensor.view().layout.end()).ok()?.checked_mul(size)?;
+        let end = start.checked_add(nbytes)?;
+        let is_part = 0 < nbytes && nbytes < buffer.nbytes && end <= buffer.nbytes;
         (is_part && (begin - start).is_multiple_of(size)).then_some(Part { start, nbytes, tensor })
     }
 
@@ -156,21 +160,33 @@ impl Trace {
         (buffer.is_moving, buffer.updated) = (false, Some(cuts));
     }
 
-    /// Whether the call writes what the trace has windows of: if the trace is cut before, nothing has to be copied for that.
-    pub fn writes_over_windows(&mut self, call: &Call) -> bool {
-        if self.windows.is_empty() {
-            return false;
+    /// Whether a tensor's buffer is read in windows, which is to end before it is written: [`Trace::end_windows`].
+    pub(super) fn is_windowed(&self, tensor: &TensorRef) -> bool {
+        self.buffer(tensor.buffer).is_moving || self.has_windows(tensor.buffer)
+    }
+
+    /// Before a call: what it writes is read as a whole for a while. Whether the trace has windows of that; if it is cut first,
+    /// nothing has to be copied.
+    pub fn end_windows(&mut self, call: &Call) -> bool {
+        let mut has_windows = false;
+        for out in call.outs.iter().filter(|out| self.is_windowed(out)).copied().collect::<Outs>() {
+            has_windows |= self.has_windows(out.buffer);
+            self.note_update(out.buffer);
+            let buffer = self.buffer_mut(out.buffer);
+            buffer.pause = buffer.pause.saturating_mul(LONGER);
         }
-        let mut is_written = false;
-        for out in call.outs {
-            if self.has_windows(out.buffer) {
-                self.note_update(out.buffer);
-                let buffer = self.buffer_mut(out.buffer);
-                buffer.pause = buffer.pause.saturating_mul(LONGER);
-                is_written = true;
+        has_windows
+    }
+
+    /// Takes back the last windows.
+    pub(super) fn truncate_windows(&mut self, length: usize) {
+        while self.windows.len() > length
+            && let Some(last) = self.windows.pop()
+        {
+            if last.buffer != NONE && self.windows_of(last.buffer).next().is_none() {
+                self.buffer_mut(last.buffer).has_windows = None;
             }
         }
-        is_written
     }
 
     /// Before a call is recorded in full: notes the buffers that it reads at other places than the known trace that this one was up

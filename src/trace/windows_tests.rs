@@ -120,9 +120,9 @@ fn a_write_to_what_has_windows_asks_for_a_cut() {
     d.read(x, 0, y);
     let outs = [TensorRef::new(x, &view)];
     let write = Call { op: super::tests::operator("write"), args: &[], outs: &outs };
-    assert!(d.trace.writes_over_windows(&write));
+    assert!(d.trace.end_windows(&write));
     d.cut();
-    assert!(!d.trace.writes_over_windows(&write));
+    assert!(!d.trace.end_windows(&write));
     // For a while there are none.
     assert_eq!([0, 1].map(|n| d.step(x, n).1), [0, 0]);
 }

@@ -118,6 +118,38 @@ def test_what_a_window_showed_before_all_was_written():
     assert found == expected
 
 
+@pytest.mark.parametrize("name", ["a column", "columns", "all by a product", "its own part"])
+def test_what_is_read_and_written_by_one_operation(name):
+    """Between steps that only read."""
+
+    def step(place, x):
+        at = place % 6
+        before = x[:, at : at + 2] * 2
+        if place % 3 == 0:
+            part = x[:, at : at + 1]
+            if name == "a column":
+                x.sub_(part)
+            elif name == "columns":
+                x[:, :2].add_(x[:, 2 + at : 4 + at])
+            elif name == "all by a product":
+                x.addmm_(part, part.t()[:, :8] * 0 + 1)
+            else:
+                x[at : at + 3] = x[at + 3 : at + 6] + 1
+        return before.sum() + x.sum(0) % 1000
+
+    def run(x):
+        results = []
+        for place in places(400, 60):
+            results.append(step(place, x))
+            if x.device.type == DEVICE:
+                torchacc.mark_step()
+            x %= 100
+        return torch.stack(results).tolist()
+
+    x = numbers(80, 10 if name == "columns" else 8, dtype=torch.float64)
+    assert run(x.to(DEVICE)) == run(x.clone())
+
+
 def test_a_ring_is_written_where_it_lies():
     ring, x = torch.zeros(1 << 18, device=DEVICE), numbers(64).to(DEVICE)
     for n, place in enumerate(places(200, 1000)):

@@ -152,6 +152,7 @@ CUT_CAUSES = {
     "asked": "the program cut (optimizer step, mark_step, send, recv)",
     "sync": "the program waited for everything",
     "limit": "the trace had grown to its limit",
+    "overwrite": "what it had read at a changing place was about to be written",
 }
 
 

@@ -170,11 +170,12 @@ fn evenly_spaced<'a>(c: &Call<'a>, dtype: DType) -> Result<V<'a>> {
         return invalid!("number of steps must be non-negative, but got {n}");
     }
     let (start, end) = (c.number(0, 0.0, DType::F64)?, c.number(1, 0.0, DType::F64)?);
-    // Integers lie between whole ends.
-    let end_of = |x: V<'a>| if dtype.is_int() { x.cast(dtype).cast(DType::F64) } else { x };
+    // Integers lie between whole ends; one alone is at the start as it is.
+    c.math.guard(Guard::order(n, 1));
+    let is_whole = dtype.is_int() && n != 1;
+    let end_of = |x: V<'a>| if is_whole { x.cast(dtype).cast(DType::F64) } else { x };
     let (start, end) = (end_of(start), end_of(end));
     let index = c.math.iota(&[n], 0, DType::F64);
-    c.math.guard(Guard::order(n, 1));
     let step = (end - start) / (n - 1).max(1) as f64;
     let upper = end - ((n - 1) as f64 - index) * step;
     let from_start = start + index * step;

@@ -143,7 +143,7 @@ fn unfold_backward<'a>(c: &Call<'a>) -> Outs<'a> {
             "windows of {size} elements, {step} apart, in dimension {dim} of {sizes:?}"
         );
     }
-    let count = if sizes.is_empty() { 1 } else { (line[dim] - size) / step + 1 };
+    let count = if sizes.is_empty() { 1 } else { ((line[dim] - size) / step).saturating_add(1) };
     let mut windows = line.clone();
     windows[dim] = count;
     let lead: &[i64] = if sizes.is_empty() { &[] } else { &windows[..] };

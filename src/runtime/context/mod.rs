@@ -342,9 +342,10 @@ impl Context {
     fn record_with(&self, call: &Call, inferred: bool) -> Result<()> {
         let sample = self.begin_sample();
         let mut trace = self.lock_to_record()?;
-        if trace.writes_over_windows(call) {
-            self.cut_locked(&mut trace, Cut::Partial)?;
-        }
+        let before = match trace.end_windows(call) {
+            true => self.cut_locked(&mut trace, Cut::Partial)?,
+            false => None,
+        };
         let recorded = trace.record(call)?;
         self.end_sample(sample, trace.len());
         self.shared.observed.stats.recorded_ops.add(1);
@@ -362,7 +363,12 @@ impl Context {
             trace = self.trace.lock()?;
             trace.locate(place, site);
         }
-        self.was_recorded(trace)
+        self.was_recorded(trace)?;
+        if before.is_some() {
+            self.note_cut(before, Cause::Overwrite);
+            self.launcher.wait_for_room()?;
+        }
+        Ok(())
     }
 
     // ---- introspection

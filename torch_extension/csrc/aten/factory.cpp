@@ -45,11 +45,14 @@ at::Tensor& fill_in_order(at::Tensor& out, int64_t size, Fill fill) {
 }
 
 // As on the CPU: of integers between ends that are whole. The end is an element.
-template <class Number>
+template <class Number, class Wide = Number>
 int64_t range_size(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step) {
-  const auto each = step.to<Number>();
+  const Wide each = step.to<Number>();
   TORCH_CHECK(each != 0, "step must be nonzero");
-  return static_cast<int64_t>((end.to<Number>() - start.to<Number>()) / each + 1);
+  const Wide size = (Wide{end.to<Number>()} - Wide{start.to<Number>()}) / each + 1;
+  constexpr auto kMost = static_cast<Wide>(int64_t{1} << 62);
+  TORCH_CHECK(size >= -kMost && size <= kMost, "invalid size, possible overflow?");
+  return static_cast<int64_t>(size);
 }
 
 }  // namespace
@@ -100,9 +103,15 @@ at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at:
 at::Tensor& range_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
                       at::Tensor& out) {
   at::native::arange_check_bounds(start, end, step);
-  const int64_t size = at::isIntegralType(out.scalar_type(), /*includeBool=*/true)
-                           ? range_size<int64_t>(start, end, step)
-                           : range_size<double>(start, end, step);
+  const c10::ScalarType dtype = out.scalar_type();
+  int64_t size = 0;
+  if (at::isIntegralType(dtype, /*includeBool=*/true)) {
+    size = range_size<int64_t, __int128>(start, end, step);
+  } else if (at::isReducedFloatingType(dtype)) {
+    size = range_size<float>(start, end, step);
+  } else {
+    size = range_size<double>(start, end, step);
+  }
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::range", "out");
   return fill_in_order(out, size, [&](at::Tensor& flat) { record(op, start, end, step, flat); });
 }

@@ -19,6 +19,8 @@ pub enum Cause {
     Read(u32),
     /// The trace had grown to its limit.
     Limit,
+    /// What it had read of a buffer at a changing place was about to be written.
+    Overwrite,
 }
 
 impl Cause {
@@ -28,6 +30,7 @@ impl Cause {
             Cause::Sync => "sync",
             Cause::Read(_) => "read",
             Cause::Limit => "limit",
+            Cause::Overwrite => "overwrite",
         }
     }
 }
