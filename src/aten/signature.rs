@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 const FORMS: &str = include_str!("signatures.jsonl");
 
 /// What the operators do that PyTorch has not.
-const DOCS: [(&str, &str); 15] = [
+const DOCS: [(&str, &str); 16] = [
     (
         "attention",
         "softmax(scale * query key^T + bias) value, of query [b,h,t,d], key [b,g,s,d] and value [b,g,s,e], where h is a \
@@ -20,6 +20,10 @@ const DOCS: [(&str, &str); 15] = [
     (
         "attention_backward",
         "The gradients of attention with respect to query, key and value, from that of its first result and both results.",
+    ),
+    (
+        "prod_backward",
+        "The gradient of the product of self over dim, or over all dimensions, from that of the result, which has no dim.",
     ),
     ("copy", "The tensor, broadcast and cast to the result that it is written to."),
     (

@@ -256,7 +256,12 @@ fn adaptive_max<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
         c.math.guard([Guard::at_most(2, to)]);
         let ([q, at], longest) = windows(c.math, from, to);
         let at = at.min(end(q, from, to) - 1.0);
-        let at = at.reshape(&[to * longest]);
+        let Some(all) = to.checked_mul(longest) else {
+            return invalid!(
+                "adaptive_max_pool: too many windows {outputs:?} over sizes {inputs:?}"
+            );
+        };
+        let at = at.reshape(&[all]);
         v = take(v, at, d + 2);
         kernel.push(longest);
         places.push(at);
