@@ -9,9 +9,9 @@ use crate::record::{Arg, Origin, Read, Value, ValueIndex, leaf_format};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A buffer that was written has windows again after so many cuts, ...
+/// A buffer of which a part was written has windows at first after so many cuts, ...
 pub(super) const CUTS: u64 = 64;
-/// ... and after so many times more each time that this ended a trace.
+/// ... and again after so many times more each time that it had some when it was written.
 const LONGER: u64 = 64;
 
 /// A part of a buffer's memory that is a leaf of this trace.

@@ -197,8 +197,8 @@ fn collect_first<T: Ordered, P: Placed>(found: &mut Vec<P>, k: usize, lane: &[T]
     found.sort_unstable();
 }
 
-/// All elements of a lane in order. The 32 bits that tell most of the keys apart are sorted beside their places, which takes half
-/// the time of whole keys beside places; then what is equal in them.
+/// All elements of a lane in order. The 32 bits that tell most of the keys apart are sorted beside their places, which takes 0.4
+/// to 0.7 of the time of whole keys beside places; then what is equal in them.
 fn sort_wide<T: Ordered<Key = u64>>(found: &mut Vec<u64>, lane: &[T], largest: bool) {
     let key = |v: &T| if largest { !v.key() } else { v.key() };
     let keys = || lane.iter().map(key);
