@@ -1,5 +1,6 @@
 //! Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): a counter-based generator,
-//! so that element `i` of a random array is a function of (seed, offset, i) and of nothing else.
+//! so that element `i` of a random array is a function of (seed, offset, i) and of nothing else. Inlined always, into loops that are
+//! compiled for the processor.
 
 use super::array::Array;
 use crate::dtype::DType;
@@ -11,7 +12,7 @@ const ROUNDS: usize = 10;
 
 /// Four random words. Key and counter are (low word, high word); of the counter's upper two words the lower one is `above`, the
 /// other 0.
-#[inline]
+#[inline(always)]
 fn philox(key: u64, counter: u64, above: u32) -> [u32; 4] {
     let counter = [counter as u32, (counter >> 32) as u32, above, 0];
     generate([key as u32, (key >> 32) as u32], counter)
@@ -24,7 +25,7 @@ pub trait Drawn: Copy {
 
 /// Uniform in [0, 1), multiples of 2^-24.
 impl Drawn for f32 {
-    #[inline]
+    #[inline(always)]
     fn four(seed: u64, counter: u64) -> [f32; 4] {
         philox(seed, counter, 0).map(unit)
     }
@@ -32,7 +33,7 @@ impl Drawn for f32 {
 
 /// Whole: the upper words are those of another counter, so that as many counters make as many elements of both types.
 impl Drawn for i64 {
-    #[inline]
+    #[inline(always)]
     fn four(seed: u64, counter: u64) -> [i64; 4] {
         let [lower, upper] = [0, 1].map(|above| philox(seed, counter, above));
         std::array::from_fn(|n| (u64::from(upper[n]) << 32 | u64::from(lower[n])) as i64)
@@ -54,12 +55,12 @@ pub fn set(y: &mut Array, i: usize, [seed, offset, index]: [u64; 3]) {
 }
 
 /// A random word as a number in [0, 1): its top 24 bits.
-#[inline]
+#[inline(always)]
 fn unit(word: u32) -> f32 {
     (word >> 8) as f32 * (1.0 / (1 << 24) as f32)
 }
 
-#[inline]
+#[inline(always)]
 fn generate(mut key: [u32; 2], mut counter: [u32; 4]) -> [u32; 4] {
     for _ in 0..ROUNDS {
         let first = MULTIPLIERS[0] as u64 * counter[0] as u64;

@@ -183,3 +183,15 @@ def test_what_a_kernel_says_is_wrong_reaches_the_caller():
     operator = define("picky(Tensor x) -> Tensor", kernel, "CPU", fake=torch.empty_like)
     with pytest.raises(ValueError, match=r"cannot take \(2, 3\)"):
         operator(torch.zeros(2, 3, device=DEVICE))
+
+
+def test_a_compiled_kernel_of_the_cpu_goes_before_a_composition(compiled_operators):
+    def work(x, sums):
+        result = torch.ops.test_effects.sum_up(x * 2, sums[1:])
+        return result + 1, sums
+
+    check(work, torch.arange(5.0), torch.zeros(6))
+    metrics = torchacc.metrics()
+    assert metrics["immediate_runs"] == 0
+    assert metrics["host_calls"] == 1
+    assert metrics["recorded_ops"] < 10

@@ -9,6 +9,7 @@ use super::onednn::{self, Element};
 use super::packed_panels::PackedPanels;
 use super::panels::{self, DEPTH, Term};
 use super::pool::with_scratch;
+use super::small_gemm::{is_small, small_product};
 use crate::backend::memory::Pool;
 use crate::shape::Layout;
 use std::sync::Arc;
@@ -73,6 +74,9 @@ impl Factor for f64 {
 
 impl Factor for f32 {
     fn block(k: usize, a: Matrix<f32>, b: Matrix<f32>, c: &mut Block<f32>) {
+        if is_small(c.rows, c.columns, k) {
+            return small_product(k, a, b, c);
+        }
         if by_choice(k, a, b, false, c) {
             return;
         }
@@ -184,9 +188,17 @@ fn half<S: Term>(
     let (rows, columns) = (c.rows, c.columns);
     with_scratch(rows * columns, |all| {
         let mut sums = Block::new(all, columns);
-        let done =
-            native(&mut sums) || panels::pays(&sums) && panels::multiply(k, a, b, false, &mut sums);
-        if !done {
+        let small = is_small(rows, columns, k);
+        let done = !small
+            && (native(&mut sums)
+                || panels::pays(&sums) && panels::multiply(k, a, b, false, &mut sums));
+        if small {
+            with_scratch((rows + columns) * k, |room| {
+                let (room_a, room_b) = room.split_at_mut(rows * k);
+                let b = convert(b.transposed(), columns, k, room_b).transposed();
+                small_product(k, convert(a, rows, k, room_a), b, &mut sums);
+            });
+        } else if !done {
             let depth = DEPTH.min(k.max(1));
             with_scratch((rows + columns) * depth, |panels| {
                 in_pieces([a, b], (k, depth), convert, panels, &mut sums);

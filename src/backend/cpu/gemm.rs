@@ -167,7 +167,8 @@ pub fn for_each_block<T: Plain>(
     if batch * m.div_ceil(height) * n.div_ceil(width) == 1 || batch * m * n * k < SMALL {
         return blocks.for_each(|(i, r, c, block)| work(i, r, c, block));
     }
-    parallel_each(blocks, GRAIN, |(i, r, c, block)| work(i, r, c, block));
+    let cost = block_cost(height.min(m) * width.min(n), k);
+    parallel_each(blocks, cost, |(i, r, c, block)| work(i, r, c, block));
 }
 
 /// As [`for_each_block`], for `batch` matrices that are not in memory: the last argument is the size of a block.
@@ -189,7 +190,12 @@ pub fn for_each_part(
     if down * across * batch == 1 || batch * m * n * k < SMALL {
         return (0..batch * down * across).for_each(part);
     }
-    parallel(batch * down * across, GRAIN, part);
+    parallel(batch * down * across, block_cost(height.min(m) * width.min(n), k), part);
+}
+
+/// Of a block of so many elements with sums of `k` terms, as memory traffic: many small ones are a task.
+fn block_cost(elements: usize, k: usize) -> usize {
+    (elements.saturating_mul(k) / (WORK / GRAIN)).clamp(GRAIN / 256, GRAIN)
 }
 
 /// Multiplications that are not worth a second thread.

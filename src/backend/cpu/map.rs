@@ -246,7 +246,9 @@ impl Map {
         }
         let width: usize = reads.iter().chain(writes).map(|o| o.dtype.size()).sum();
         let per_tile = length * (width + 4 * code.work());
-        let batch = GRAIN.div_ceil(2 * per_tile).max(1);
+        // Numbers are spread over tiles once for a batch, which shall be a small part of what it takes.
+        let spread = (4 * code.spread.len()).div_ceil(code.work().max(1));
+        let batch = GRAIN.div_ceil(2 * per_tile).max(spread).max(1);
         let (reads, writes) = (walks[..reads.len()].to_vec(), walks[reads.len()..].to_vec());
         Ok(Map { space, code, reads, writes, length, batch, cost: per_tile * batch })
     }

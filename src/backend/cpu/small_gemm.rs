@@ -3,8 +3,9 @@
 //! leaves empty are not multiplied.
 
 use super::gemm::{Real, gemm};
-use super::isa::kernel;
+use super::isa::{Isa, current, kernel};
 use super::matrix::{Block, Matrix};
+use super::pool::with_scratch;
 use super::vector::{MAX_LANES, Vector};
 
 /// Columns of the operands that products are fast with; they fit into the first-level cache with [`DEPTH`] rows.
@@ -70,6 +71,44 @@ impl SmallGemmElement for f32 {
         assert!(task.columns.is_multiple_of(MAX_LANES));
         in_vectors(task, c, pitch);
     }
+}
+
+/// Multiplications that a library takes longer to be called for than to do.
+const MOST: usize = 1 << 14;
+
+/// Whether [`small_product`] is the fastest for such a product.
+pub fn is_small(rows: usize, columns: usize, k: usize) -> bool {
+    let work = rows * columns * k;
+    0 < work && work <= MOST && columns <= PANEL && current() != Isa::Baseline
+}
+
+/// `c = a b`, where sums have `k` terms: b is brought into whole vectors, and so is the result.
+pub fn small_product(k: usize, a: Matrix<f32>, b: Matrix<f32>, c: &mut Block<f32>) {
+    let (rows, columns) = (c.rows, c.columns);
+    let width = whole(columns);
+    let (along, across) = b.strides;
+    with_scratch((k + rows) * width, |room| {
+        let (lines, sums) = room.split_at_mut(k * width);
+        for p in 0..k {
+            let line = &mut lines[p * width..][..columns];
+            let from = &b.data[p * along..];
+            match across {
+                1 => line.copy_from_slice(&from[..columns]),
+                _ => line.iter_mut().enumerate().for_each(|(j, to)| *to = from[j * across]),
+            }
+        }
+        let (alpha, add, only) = (1.0, false, Only::All);
+        let (b, pitch, columns, depth) = (&*lines, width, width, k);
+        f32::small_gemm(
+            SmallGemm { a, b, pitch, rows, columns, depth, alpha, add, only },
+            sums,
+            width,
+        );
+        for (i, sums) in sums.chunks_exact(width).enumerate() {
+            let row = c.row(i);
+            row.copy_from_slice(&sums[..row.len()]);
+        }
+    });
 }
 
 fn portable<T: Real + From<f32>>(task: SmallGemm<T>, c: &mut [T], pitch: usize) {

@@ -6,6 +6,7 @@ use super::super::pool::{Scratch, with_scratch};
 use super::super::vector::Vector;
 use super::super::vector::math;
 use super::code::wrap;
+use super::divide::divide;
 use crate::dtype::{DType, Float8};
 use crate::op::array::as_integer;
 use crate::op::philox::{Drawn, drawn};
@@ -163,6 +164,9 @@ kernel! {
 
 /// False when a divisor is 0.
 pub fn binary_i64(op: Op, x: &[i64], z: &[i64], y: &mut [i64], dtype: DType) -> bool {
+    if matches!(op, Op::Div | Op::Rem) {
+        return divide(op, x, z, y, dtype);
+    }
     if binary_i64_loop(op, x, z, y, dtype) {
         return true;
     }
@@ -324,15 +328,25 @@ pub fn random_run<T: Drawn>(seed: u64, offset: u64, first: u64, room: &mut [T], 
     y.copy_from_slice(&drawn[skip..skip + y.len()]);
 }
 
+kernel! {
+    /// Whether elements of one array are drawn, one after the other.
+    fn is_run(seed: &'a [i64], offset: &'a [i64], index: &'a [i64]) -> bool {
+        let mut next = index[0];
+        let mut other = 0;
+        for ((&s, &o), &i) in seed.iter().zip(offset).zip(index) {
+            other |= (s ^ seed[0]) | (o ^ offset[0]) | (i ^ next);
+            next = next.wrapping_add(1);
+        }
+        other == 0
+    }
+}
+
 /// Element `index[i]` of what is drawn by (seed[i], offset[i]).
 pub fn random<T: Scratch + Drawn>(seed: &[i64], offset: &[i64], index: &[i64], y: &mut [T]) {
     let (Some(&s), Some(&o), Some(&first)) = (seed.first(), offset.first(), index.first()) else {
         return;
     };
-    let is_run = seed.iter().all(|&v| v == s)
-        && offset.iter().all(|&v| v == o)
-        && index.iter().enumerate().all(|(i, &v)| v == first + i as i64);
-    if is_run {
+    if is_run(seed, offset, index) {
         with_scratch(y.len() + 8, |room| {
             random_run(s as u64, o as u64, first as u64, room, y);
         });

@@ -7,6 +7,7 @@ pub mod chain;
 pub mod code;
 pub mod compile;
 pub mod compute;
+mod divide;
 pub mod link;
 pub mod load;
 pub mod run;
