@@ -185,7 +185,9 @@ def test_what_a_kernel_says_is_wrong_reaches_the_caller():
         operator(torch.zeros(2, 3, device=DEVICE))
 
 
-def test_a_compiled_kernel_of_the_cpu_goes_before_a_composition(compiled_operators):
+def test_an_operator_that_is_recorded_whole_is_its_kernel_for_the_cpu(compiled_operators):
+    torch.ops.acc.record_whole("test_effects::sum_up")
+
     def work(x, sums):
         result = torch.ops.test_effects.sum_up(x * 2, sums[1:])
         return result + 1, sums
@@ -195,3 +197,10 @@ def test_a_compiled_kernel_of_the_cpu_goes_before_a_composition(compiled_operato
     assert metrics["immediate_runs"] == 0
     assert metrics["host_calls"] == 1
     assert metrics["recorded_ops"] < 10
+
+
+def test_what_has_no_kernel_for_the_cpu_is_not_recorded_whole():
+    with pytest.raises(RuntimeError, match="test_user::gelu_like has no kernel for the CPU"):
+        torch.ops.acc.record_whole("test_user::gelu_like")
+    with pytest.raises(RuntimeError, match="test_user::nothing"):
+        torch.ops.acc.record_whole("test_user::nothing")

@@ -1,4 +1,4 @@
-//! Who multiplies matrices of f32 where oneDNN was found: measured at the first block or product of each class, on one thread, and
+//! Who multiplies matrices of f32 that are not small where oneDNN was found: measured at the first block or product of each class, on one thread, and
 //! kept on disk by processor.
 //!
 //! **Invariant:** what a class gets does not change while the backend is open, nor from process to process as long as the folder

@@ -188,17 +188,15 @@ fn half<S: Term>(
     let (rows, columns) = (c.rows, c.columns);
     with_scratch(rows * columns, |all| {
         let mut sums = Block::new(all, columns);
-        let small = is_small(rows, columns, k);
-        let done = !small
-            && (native(&mut sums)
-                || panels::pays(&sums) && panels::multiply(k, a, b, false, &mut sums));
-        if small {
+        if is_small(rows, columns, k) {
             with_scratch((rows + columns) * k, |room| {
                 let (room_a, room_b) = room.split_at_mut(rows * k);
                 let b = convert(b.transposed(), columns, k, room_b).transposed();
                 small_product(k, convert(a, rows, k, room_a), b, &mut sums);
             });
-        } else if !done {
+        } else if !(native(&mut sums)
+            || panels::pays(&sums) && panels::multiply(k, a, b, false, &mut sums))
+        {
             let depth = DEPTH.min(k.max(1));
             with_scratch((rows + columns) * depth, |panels| {
                 in_pieces([a, b], (k, depth), convert, panels, &mut sums);

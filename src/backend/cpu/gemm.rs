@@ -1,5 +1,5 @@
-//! Matrix products of floats in memory, block by block on one thread each: by who was measured to be the fastest for f32
-//! ([`super::multiplier`]); by the `matrixmultiply` crate for f64, and where there are neither loops of our own nor oneDNN.
+//! Matrix products of floats in memory, block by block on one thread each: small ones by loops of their own
+//! ([`super::small_gemm`]), others of f32 by who was measured to be the fastest ([`super::multiplier`]); by the `matrixmultiply` crate for f64, and where there are neither loops of our own nor oneDNN.
 //!
 //! **Invariant:** how a product is cut into blocks depends on its sizes and on the machine only, so the bits do not depend
 //! on the number of threads.
@@ -167,7 +167,7 @@ pub fn for_each_block<T: Plain>(
     if batch * m.div_ceil(height) * n.div_ceil(width) == 1 || batch * m * n * k < SMALL {
         return blocks.for_each(|(i, r, c, block)| work(i, r, c, block));
     }
-    let cost = block_cost(height.min(m) * width.min(n), k);
+    let cost = block_cost::<T>(height.min(m) * width.min(n), k);
     parallel_each(blocks, cost, |(i, r, c, block)| work(i, r, c, block));
 }
 
@@ -190,12 +190,16 @@ pub fn for_each_part(
     if down * across * batch == 1 || batch * m * n * k < SMALL {
         return (0..batch * down * across).for_each(part);
     }
-    parallel(batch * down * across, block_cost(height.min(m) * width.min(n), k), part);
+    parallel(batch * down * across, block_cost::<f32>(height.min(m) * width.min(n), k), part);
 }
 
+/// What a call for a product takes, however small that is.
+const CALL: usize = GRAIN / 64;
+
 /// Of a block of so many elements with sums of `k` terms, as memory traffic: many small ones are a task.
-fn block_cost(elements: usize, k: usize) -> usize {
-    (elements.saturating_mul(k) / (WORK / GRAIN)).clamp(GRAIN / 256, GRAIN)
+fn block_cost<T>(elements: usize, k: usize) -> usize {
+    let multiplied = elements.saturating_mul(k) / (WORK / GRAIN);
+    multiplied.saturating_add(elements * size_of::<T>()).clamp(CALL, GRAIN)
 }
 
 /// Multiplications that are not worth a second thread.

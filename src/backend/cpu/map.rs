@@ -247,7 +247,8 @@ impl Map {
         let width: usize = reads.iter().chain(writes).map(|o| o.dtype.size()).sum();
         let per_tile = length * (width + 4 * code.work());
         // Numbers are spread over tiles once for a batch, which shall be a small part of what it takes.
-        let spread = (4 * code.spread.len()).div_ceil(code.work().max(1));
+        let spread = code.spread.len().saturating_sub(code.row_fills.len());
+        let spread = (4 * spread).div_ceil(code.work().max(1));
         let batch = GRAIN.div_ceil(2 * per_tile).max(spread).max(1);
         let (reads, writes) = (walks[..reads.len()].to_vec(), walks[reads.len()..].to_vec());
         Ok(Map { space, code, reads, writes, length, batch, cost: per_tile * batch })

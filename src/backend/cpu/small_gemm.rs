@@ -1,4 +1,4 @@
-//! Products of matrices so small that a library spends more time on packing and calling than on multiplying, as those
+//! Products of matrices so small that a library spends more time on packing and calling than on multiplying, alone and those
 //! of attention: one operand stays where it is, the other lies in dense rows of whole vectors. Parts that a triangle
 //! leaves empty are not multiplied.
 
@@ -76,10 +76,10 @@ impl SmallGemmElement for f32 {
 /// Multiplications that a library takes longer to be called for than to do.
 const MOST: usize = 1 << 14;
 
-/// Whether [`small_product`] is the fastest for such a product.
+/// Whether such a product is one for [`small_product`]. With fewer rows bringing b into place takes as long as multiplying.
 pub fn is_small(rows: usize, columns: usize, k: usize) -> bool {
-    let work = rows * columns * k;
-    0 < work && work <= MOST && columns <= PANEL && current() != Isa::Baseline
+    let work = rows.saturating_mul(whole(columns)).saturating_mul(k);
+    rows >= 4 && 0 < work && work <= MOST && columns <= PANEL && current() != Isa::Baseline
 }
 
 /// `c = a b`, where sums have `k` terms: b is brought into whole vectors, and so is the result.

@@ -11,6 +11,7 @@
 
 #include "aten/copy.h"
 #include "record/location.h"
+#include "record/operator.h"
 #include "record/recorder.h"
 #include "runtime/generator.h"
 #include "runtime/runtime.h"
@@ -102,6 +103,7 @@ TORCH_LIBRARY(acc, m) {
   m.def("is_symbolizing() -> bool", [] { return is_symbolizing(); });
   m.def("request(Tensor self) -> ()", &request);
   m.def("read_after_cut(Tensor self) -> Tensor", &download_after_cut);
+  m.def("record_whole(str name) -> ()", &record_whole);
   m.def("mark_dynamic(Tensor tensor, int dim, int least, int most) -> ()");
 }
 

@@ -109,32 +109,34 @@ Parameter parameter_of(const c10::Argument& argument) {
   return parameter;
 }
 
-// "registered at kernels.cpp:12", where a kernel was registered in C++.
-bool is_in_cpp(std::string_view place) {
-  const size_t line = place.rfind(':');
-  const size_t dot = place.rfind('.', line);
-  if (line == std::string_view::npos || dot == std::string_view::npos) return false;
-  constexpr std::array<std::string_view, 8> kEndings{"c",  "cc", "cpp", "cxx",
-                                                     "cu", "h",  "hpp", "cuh"};
-  const std::string_view ending = place.substr(dot + 1, line - dot - 1);
-  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
-}
-
 // Kernels written in Python need the GIL, which the launch thread must never take. They have no
-// signature in C++, as compiled ones do that do not come through the stable ABI. PyTorch says so of
-// each registration, with the source location that it was made at. One that it does not list may be
-// anything.
+// signature in C++, as compiled ones do. PyTorch says so of each registration, with the source
+// location that it was made at. One that it does not list may be anything.
 bool has_python_kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
   if (!handle.hasComputedKernelForDispatchKey(key)) return false;
-  const std::string& registered = handle.getComputedKernelForDispatchKey(key).debug();
-  if (is_in_cpp(registered)) return false;
-  const std::string place = registered + " :: (";
+  const std::string place = handle.getComputedKernelForDispatchKey(key).debug() + " :: (";
   std::istringstream registrations(handle.dumpState());
   for (std::string line; std::getline(registrations, line);) {
     const size_t at = line.find(place);
     if (at != std::string::npos && line.compare(at + place.size(), 5, "none)") != 0) return false;
   }
   return true;
+}
+
+// Operators of libraries that `record_whole` was called for.
+struct WholeOperators {
+  std::mutex mutex;
+  std::unordered_set<std::string> names;
+
+  bool has(const std::string& name) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return names.count(name) != 0;
+  }
+};
+
+WholeOperators& whole_operators() {
+  static auto* const all = new WholeOperators;
+  return *all;
 }
 
 bool has_native_python_kernel(const c10::OperatorHandle& handle) {
@@ -162,6 +164,7 @@ Immediate immediate_mode(const c10::OperatorHandle& handle, const OperatorInfo& 
       !info.has(TORCHACC_FACT_DROPOUT)) {
     return Immediate::Always;
   }
+  if (whole_operators().has(info.name)) return Immediate::Never;
   const bool in_python = has_python_kernel(handle, c10::DispatchKey::CPU) ||
                          (info.users && has_native_python_kernel(handle));
   return in_python ? Immediate::Always : Immediate::Never;
@@ -242,15 +245,6 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
   return info;
 }
 
-// Users' operators that have a compiled kernel for the CPU, and one for any device that is made of
-// PyTorch's operators: thousands, perhaps, where the first has a loop.
-bool is_compiled_composition(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
-         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
-         !op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) &&
-         !has_python_kernel(op, c10::DispatchKey::CPU);
-}
-
 class Registry final : public c10::OpRegistrationListener {
  public:
   std::shared_ptr<const OperatorInfo> find(const c10::OperatorHandle& handle) {
@@ -264,13 +258,7 @@ class Registry final : public c10::OpRegistrationListener {
     return infos_.emplace(identity, std::move(info)).first->second;
   }
 
-  // Its kernels are registered after it.
-  void onOperatorRegistered(const c10::OperatorHandle& handle) override {
-    if (handle.operator_name().getNamespace() == "aten") return;
-    std::lock_guard<std::mutex> lock(mutex_);
-    new_.push_back(handle.operator_name());
-    generation_.fetch_add(1, std::memory_order_release);
-  }
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
   // Another operator may get the same address later.
   void onOperatorDeregistered(const c10::OperatorHandle& handle) override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -278,33 +266,12 @@ class Registry final : public c10::OpRegistrationListener {
     generation_.fetch_add(1, std::memory_order_release);
   }
 
-  // Has new operators of libraries recorded whole that a device would else see in parts. Called
-  // without the lock, which the dispatcher's own lock comes before.
-  void look_at_new() {
-    std::vector<c10::OperatorName> names;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      names.swap(new_);
-    }
-    auto& dispatcher = c10::Dispatcher::singleton();
-    for (const c10::OperatorName& name : names) {
-      const auto op = dispatcher.findOp(name);
-      if (!op.has_value() || !is_compiled_composition(*op)) continue;
-      // As long as the process, as the device's other kernels.
-      new c10::RegistrationHandleRAII(
-          dispatcher.registerImpl(name, c10::DispatchKey::PrivateUse1,
-                                  c10::KernelFunction::makeFromBoxedFunction<&record_boxed>(),
-                                  std::nullopt, nullptr, "registered by torchacc"));
-    }
-  }
-
-  // Changes whenever an operator has come or gone.
+  // Changes whenever an operator has gone.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
   std::mutex mutex_;
   std::atomic<uint64_t> generation_{0};
-  std::vector<c10::OperatorName> new_;
   ska::flat_hash_map<const void*, std::shared_ptr<const OperatorInfo>> infos_;
 };
 
@@ -333,11 +300,28 @@ std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& han
   if (const uint64_t now = all.generation(); seen.generation != now) {
     seen.infos.clear();
     seen.generation = now;
-    all.look_at_new();
   }
   const void* identity = &handle.schema();
   if (auto found = seen.infos.find(identity); found != seen.infos.end()) return found->second;
   return seen.infos.emplace(identity, all.find(handle)).first->second;
+}
+
+void record_whole(const std::string& name) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const auto op = dispatcher.findSchemaOrThrow(name.c_str(), "");
+  TORCH_CHECK(op.hasKernelForDispatchKey(c10::DispatchKey::CPU), name,
+              " has no kernel for the CPU that it could be recorded as.");
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;
+  {
+    WholeOperators& all = whole_operators();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    all.names.insert(name);
+  }
+  // As long as the process, as the device's other kernels.
+  new c10::RegistrationHandleRAII(
+      dispatcher.registerImpl({name, ""}, c10::DispatchKey::PrivateUse1,
+                              c10::KernelFunction::makeFromBoxedFunction<&record_boxed>(),
+                              std::nullopt, nullptr, "registered by torchacc"));
 }
 
 void fail_devices(const OperatorInfo& info, size_t index, c10::Device expected, c10::Device found) {

@@ -66,6 +66,11 @@ struct OperatorInfo {
 
 std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& handle);
 
+// Has the operator of a library, "torchaudio::lfilter", recorded as its kernel for the CPU, which
+// has to be compiled, where a device would else get a composition of PyTorch's operators. Its
+// schema must say all that it writes.
+void record_whole(const std::string& name);
+
 // Throws PyTorch's error for tensors of different devices; `index` is that of the parameter in
 // question, or past the last.
 [[noreturn]] void fail_devices(const OperatorInfo& info, size_t index, c10::Device expected,

@@ -44,6 +44,7 @@ LIBRARIES = {
     "torch.nn.modules.transformer": "torchacc.adapters.encoder",
     "torch.nn.parallel.data_parallel": "torchacc.adapters.data_parallel",
     "torch.utils.benchmark": "torchacc.adapters.benchmark",
+    "torchaudio": "torchacc.adapters.torchaudio",
     "transformers": "torchacc.adapters.transformers",
 }
 

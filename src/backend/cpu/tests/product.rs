@@ -1,8 +1,8 @@
 //! Matrix products, alone and with an epilogue.
 
-use super::super::isa::on_each_isa;
-use super::super::matrix::Matrix;
-use super::super::small_gemm::{Only, SmallGemm, SmallGemmElement};
+use super::super::isa::{Isa, on_each_isa};
+use super::super::matrix::{Block, Matrix};
+use super::super::small_gemm::{Only, SmallGemm, SmallGemmElement, is_small, small_product};
 use super::node::{check_close, values};
 use super::*;
 use crate::op::evaluate::evaluate;
@@ -68,6 +68,50 @@ fn a_product_goes_through_its_epilogue() {
 #[test]
 fn epilogues_without_machine_code() {
     code::without(a_product_goes_through_its_epilogue);
+}
+
+#[test]
+fn small_products_of_operands_that_lie_anyhow() {
+    let mut random = Random::new(23);
+    let mut numbers =
+        |n: usize| -> Vec<f32> { (0..n).map(|_| random.unit() as f32 - 0.5).collect() };
+    for [rows, columns, k] in [[4, 1, 1], [4, 17, 128], [5, 64, 50], [7, 3, 129], [40, 16, 20]] {
+        let held = |(down, across): (usize, usize), [rows, columns]: [usize; 2]| {
+            (rows - 1) * down + (columns - 1) * across + 1
+        };
+        for along_a in [(k, 1), (1, rows), (0, 1), (1, 0)] {
+            for along_b in [(columns, 1), (1, k), (0, 1), (1, 0), (columns + 3, 1)] {
+                // Not an element more than they have.
+                let (a, b) =
+                    (numbers(held(along_a, [rows, k])), numbers(held(along_b, [k, columns])));
+                let a = Matrix { data: &a[..], strides: along_a };
+                let b = Matrix { data: &b[..], strides: along_b };
+                on_each_isa(|isa| {
+                    if !is_small(rows, columns, k) {
+                        assert_eq!(isa, Isa::Baseline);
+                        return;
+                    }
+                    let mut c = vec![f32::NAN; rows * columns];
+                    small_product(k, a, b, &mut Block::new(&mut c, columns));
+                    for (at, &c) in c.iter().enumerate() {
+                        let element = |m: Matrix<f32>, i: usize, j: usize| {
+                            m.data[i * m.strides.0 + j * m.strides.1] as f64
+                        };
+                        let term = |l| element(a, at / columns, l) * element(b, l, at % columns);
+                        let want: f64 = (0..k).map(term).sum();
+                        let size: f64 = (0..k).map(|l| term(l).abs()).sum();
+                        assert!(
+                            (c as f64 - want).abs() <= 1e-5 * size,
+                            "{isa:?} {at}: {c}, not {want}"
+                        );
+                    }
+                });
+            }
+        }
+    }
+    let are_small = [[3, 8, 8], [4, 65, 1], [4, 8, 0], [4, 8, 8], [32, 32, 32], [4, 1, 1 << 40]]
+        .map(|[rows, columns, k]| is_small(rows, columns, k));
+    assert!(!are_small[..3].contains(&true) && are_small[4..] == [false; 2]);
 }
 
 #[test]

@@ -330,11 +330,11 @@ pub fn random_run<T: Drawn>(seed: u64, offset: u64, first: u64, room: &mut [T], 
 
 kernel! {
     /// Whether elements of one array are drawn, one after the other.
-    fn is_run(seed: &'a [i64], offset: &'a [i64], index: &'a [i64]) -> bool {
-        let mut next = index[0];
+    fn is_run(seed: &'a [i64], offset: &'a [i64], index: &'a [i64], first: [i64; 3]) -> bool {
+        let [s, o, mut next] = first;
         let mut other = 0;
-        for ((&s, &o), &i) in seed.iter().zip(offset).zip(index) {
-            other |= (s ^ seed[0]) | (o ^ offset[0]) | (i ^ next);
+        for ((&seed, &offset), &index) in seed.iter().zip(offset).zip(index) {
+            other |= (seed ^ s) | (offset ^ o) | (index ^ next);
             next = next.wrapping_add(1);
         }
         other == 0
@@ -346,7 +346,7 @@ pub fn random<T: Scratch + Drawn>(seed: &[i64], offset: &[i64], index: &[i64], y
     let (Some(&s), Some(&o), Some(&first)) = (seed.first(), offset.first(), index.first()) else {
         return;
     };
-    if is_run(seed, offset, index) {
+    if is_run(seed, offset, index, [s, o, first]) {
         with_scratch(y.len() + 8, |room| {
             random_run(s as u64, o as u64, first as u64, room, y);
         });

@@ -30,8 +30,9 @@ fn in_two_steps(a: i64, b: i64) -> i64 {
     if (a ^ b) < 0 { quotient.wrapping_neg() } else { quotient }
 }
 
-macro_rules! each {
-    ($rem:ident, $dtype:ident, $x:ident, $z:ident, $y:ident, $quotient:expr) => {
+/// `y[i]` of a quotient, or of what is left of `x[i]`.
+macro_rules! divide_by {
+    ($quotient:expr, $rem:ident, $dtype:ident, $x:ident, $z:ident, $y:ident) => {
         for ((y, &a), &b) in $y.iter_mut().zip($x).zip($z) {
             let quotient: i64 = $quotient(a, b);
             let value = if $rem { a.wrapping_sub(quotient.wrapping_mul(b)) } else { quotient };
@@ -51,9 +52,9 @@ kernel! {
             defined &= b != 0;
         }
         if defined && (bits_a | bits_b) < EXACT {
-            each!(rem, dtype, x, z, y, toward_zero);
+            divide_by!(toward_zero, rem, dtype, x, z, y);
         } else if defined && bits_b < SHORT {
-            each!(rem, dtype, x, z, y, in_two_steps);
+            divide_by!(in_two_steps, rem, dtype, x, z, y);
         } else {
             for ((y, &a), &b) in y.iter_mut().zip(x).zip(z) {
                 *y = match (b, rem) {
@@ -97,6 +98,15 @@ mod tests {
                     }
                 }
             }
+            let mut y = [1; 5];
+            assert!(divide(
+                Op::Div,
+                &[0, -7, 7, -7, -128],
+                &[-3, 2, -2, -2, -1],
+                &mut y,
+                DType::I8
+            ));
+            assert_eq!(y, [0, -3, -3, 3, -128]);
             let mut y = [1; 3];
             assert!(!divide(Op::Div, &[7, 300, 5], &[2, 1, 0], &mut y, DType::U8));
             assert_eq!(y, [3, 44, 0]);

@@ -1,0 +1,31 @@
+"""torchaudio's filters are loops on the CPU. Tested with torchaudio 2.11.0.
+
+`lfilter`, and so every biquad, has a compiled loop for the CPU and one of PyTorch's operators for
+devices that torchaudio does not know: some operations for each sample.
+"""
+
+import torch
+
+LOOP = "torchaudio::_lfilter_core_loop"
+SCHEMA = (
+    f"{LOOP}(Tensor input_signal_windows, Tensor a_coeff_flipped, "
+    "Tensor(a!) padded_output_waveform) -> Tensor(a!)"
+)
+
+# As long as the process.
+_library = torch.library.Library("torchaudio", "FRAGMENT")
+
+
+def _extension(module):
+    if not module._IS_TORCHAUDIO_EXT_AVAILABLE:
+        return
+    # Of an operator that says other things of what it writes, nothing is promised here.
+    if str(torch.ops.torchaudio._lfilter_core_loop.default._schema) != SCHEMA:
+        return
+    # Its result's type; the composition would go through all samples for that.
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(LOOP, "Meta"):
+        _library.impl("_lfilter_core_loop", lambda windows, coefficients, output: output, "Meta")
+    torch.ops.acc.record_whole(LOOP)
+
+
+MENDS = {"torchaudio._extension": _extension}
