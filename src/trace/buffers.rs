@@ -8,7 +8,7 @@ use std::mem::{replace, take};
 use std::sync::Arc;
 
 impl Buffer {
-    fn zeros(nbytes: usize, content: ContentId) -> Buffer {
+    fn zeros(nbytes: usize, content: ContentId, since: u64) -> Buffer {
         Buffer {
             nbytes,
             state: BufferState::Zeros,
@@ -17,6 +17,7 @@ impl Buffer {
             varying: Vec::new(),
             content,
             older: Older::default(),
+            since,
             is_moving: false,
             has_windows: None,
             updated: None,
@@ -27,7 +28,7 @@ impl Buffer {
 
 impl Trace {
     pub fn new_buffer(&mut self, nbytes: usize) -> BufferId {
-        let buffer = Some(Buffer::zeros(nbytes, self.next_content()));
+        let buffer = Some(Buffer::zeros(nbytes, self.next_content(), self.cuts));
         match self.free.pop() {
             Some(id) => {
                 self.buffers[id as usize] = buffer;
@@ -103,7 +104,7 @@ impl Trace {
             is_moving,
             updated,
             pause,
-            ..Buffer::zeros(nbytes, content)
+            ..Buffer::zeros(nbytes, content, buffer.since)
         };
         let old = replace(buffer, new);
         self.retire(old);
@@ -115,7 +116,8 @@ impl Trace {
         self.give_up(id);
         self.forget_windows(id);
         let content = self.next_content();
-        let old = replace(self.buffer_mut(id), Buffer::zeros(nbytes, content));
+        let buffer = self.buffer_mut(id);
+        let old = replace(buffer, Buffer::zeros(nbytes, content, buffer.since));
         self.retire(old);
     }
 

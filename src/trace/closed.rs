@@ -35,6 +35,7 @@ impl Trace {
     pub fn cut(&mut self, full: bool) -> Option<Closed> {
         let (trace, placed_from) = self.finish();
         trace.outlook.set_awaited(!full);
+        trace.outlook.was_trace(self.cuts);
         self.last = Some(trace.clone());
         (self.held_bytes, self.period) = (0, 0);
         self.is_captured = false;

@@ -68,6 +68,8 @@ struct Buffer {
     /// Of what it holds in memory, or of its zeros.
     content: ContentId,
     older: Older,
+    /// The number of the trace that it was made in.
+    since: u64,
     /// Whether parts of it are read at changing places.
     is_moving: bool,
     /// The number of the last trace that has windows of it.

@@ -6,7 +6,7 @@ use crate::cache::encode;
 use crate::op::arg::ScalarKind;
 use crate::record::{Operator, Origin, Output, Record, Records, Value};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 /// At most so many traces are kept, ...
@@ -46,6 +46,8 @@ pub struct Outlook {
     scalars: Mutex<Vec<(u64, bool)>>,
     /// The trace that came after it the last time.
     follower: Mutex<Weak<RecordedTrace>>,
+    /// The number of the trace that was the last one to be this.
+    number: AtomicU64,
 }
 
 /// Of [`Outlook::credit`]: the least with which another run is begun, and the most.
@@ -58,6 +60,15 @@ impl Outlook {
 
     pub fn set_awaited(&self, awaited: bool) {
         self.awaited.store(awaited, Relaxed);
+    }
+
+    pub fn was_trace(&self, number: u64) {
+        self.number.store(number, Relaxed);
+    }
+
+    /// Whether what was made in trace `number` was there when this one was recorded the last time.
+    pub fn had_seen(&self, number: u64) -> bool {
+        number <= self.number.load(Relaxed)
     }
 
     /// Whether a run that was begun was of use: else none is until the host waits again.
@@ -88,6 +99,7 @@ impl Outlook {
         Outlook {
             awaited: AtomicBool::new(awaited),
             credit: AtomicI32::new(credit),
+            number: AtomicU64::new(self.number.load(Relaxed)),
             ..Outlook::default()
         }
     }
