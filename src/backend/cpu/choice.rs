@@ -1,5 +1,5 @@
-//! Who multiplies matrices of f32 that are not small where oneDNN was found: measured at the first block or product of each class, on one thread, and
-//! kept on disk by processor.
+//! Who multiplies matrices of f32 that are not small where oneDNN was found: measured at the first block or product of each class,
+//! on one thread, and kept on disk by processor.
 //!
 //! **Invariant:** what a class gets does not change while the backend is open, nor from process to process as long as the folder
 //! keeps it; where nothing can be kept nothing is measured. So bits depend neither on threads nor on the run.

@@ -1,5 +1,6 @@
 //! Matrix products of floats in memory, block by block on one thread each: small ones by loops of their own
-//! ([`super::small_gemm`]), others of f32 by who was measured to be the fastest ([`super::multiplier`]); by the `matrixmultiply` crate for f64, and where there are neither loops of our own nor oneDNN.
+//! ([`super::small_gemm`]), others of f32 by who was measured to be the fastest ([`super::multiplier`]); by the `matrixmultiply`
+//! crate for f64, and where there are neither loops of our own nor oneDNN.
 //!
 //! **Invariant:** how a product is cut into blocks depends on its sizes and on the machine only, so the bits do not depend
 //! on the number of threads.

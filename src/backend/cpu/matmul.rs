@@ -1,6 +1,6 @@
 //! `matmul`: batches of matrix products with operands of any strides. Half types are converted to f32 while they are
-//! packed, or block by block for a library or for loops of our own, multiplied there and rounded once; for it operands in f32 that lie far apart
-//! are brought together in the same way; integers are multiplied by a plain loop.
+//! packed, or block by block for a library or for loops of our own, multiplied there and rounded once; for a library operands
+//! in f32 that lie far apart are brought together in the same way; integers are multiplied by a plain loop.
 
 use super::access::Bound;
 use super::element::{Bf16, F16, Stored, store_run};

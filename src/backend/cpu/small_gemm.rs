@@ -1,4 +1,4 @@
-//! Products of matrices so small that a library spends more time on packing and calling than on multiplying, alone and those
+//! Products of matrices so small that a library spends more time on packing and calling than on multiplying, alone or those
 //! of attention: one operand stays where it is, the other lies in dense rows of whole vectors. Parts that a triangle
 //! leaves empty are not multiplied.
 
