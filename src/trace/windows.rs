@@ -218,14 +218,15 @@ impl Trace {
     fn note_move(&mut self, trace: &RecordedTrace, read: &Read, tensor: &TensorRef) {
         let (value, offset) = (&trace.values[read.value as usize], read.view.layout.offset);
         let buffer = self.buffer(tensor.buffer);
-        // Parts of what each step makes anew lie elsewhere because their lengths differ: where one has the length of another by
-        // chance, nothing moves.
         let may_move = matches!(value.origin, Origin::Leaf(_))
             && matches!(buffer.state, BufferState::Stored(_))
-            && trace.outlook.had_seen(buffer.since)
             && buffer.updated.is_none_or(|at| self.cuts - at > buffer.pause);
         let has_moved = if value.nbytes == buffer.nbytes {
-            offset != tensor.offset && TensorRef { offset, ..*tensor }.is(&read.view)
+            // Parts of what each step makes anew lie elsewhere because their lengths differ: where one has the length of
+            // another by chance, nothing moves.
+            offset != tensor.offset
+                && trace.outlook.had_seen(buffer.since)
+                && TensorRef { offset, ..*tensor }.is(&read.view)
         } else {
             // It was a window there.
             may_move
