@@ -30,6 +30,8 @@ pub enum Rule {
     Formula,
     /// As `Float`, in f32 when the common dtype is half.
     FloatFormula,
+    /// As `Formula`, of numbers in the common dtype, too: PyTorch's kernels have a number as an element there.
+    Rounded,
     /// In the common dtype, bool included.
     Exact,
 }
@@ -293,7 +295,17 @@ impl<'a> Call<'a> {
         // Bools are computed as other numbers, but a parameter of theirs is a bool.
         let parameter = if result == DType::Bool { result } else { compute };
         let parameters = self.parameters(numbers, parameter)?.map(|number| number.cast(compute));
-        Ok(vec![formula(self.numbers(at, compute)?, parameters).cast(result)])
+        let mut operands = self.numbers(at, compute)?;
+        if compute != result && result.is_float() {
+            // A tensor is an element of the common dtype wherever a kernel reads it.
+            for (x, i) in operands.iter_mut().zip(at) {
+                let is_tensor = matches!(self.operand(i)?, Some(Operand::Tensor { .. }));
+                if rule == Rule::Rounded || is_tensor {
+                    *x = self.number(i, 0.0, result)?.cast(compute);
+                }
+            }
+        }
+        Ok(vec![formula(operands, parameters).cast(result)])
     }
 
     /// Numbers (position, default) as `dtype`.

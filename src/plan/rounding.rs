@@ -1,6 +1,7 @@
 //! Where a region rounds half types. They are computed in f32, within an operation of the user's as PyTorch's kernels do it,
-//! and from one to the next where nobody can tell. But a tensor has one value: what is written to memory or read as
-//! another type is rounded for every operation that reads it, so nothing depends on what is computed in one region.
+//! and from one to the next where nobody can tell. But a tensor has one value: what is written to memory, read as another
+//! type or by a function that jumps is rounded for every operation that reads it, so nothing depends on what is computed in
+//! one region.
 
 use super::{Instr, LoopBody, Reg};
 use crate::dtype::DType;
@@ -8,7 +9,7 @@ use crate::op::{Attr, Op};
 use smallvec::smallvec;
 
 /// The body with a cast of a half-precision intermediate to its own dtype wherever another operation reads it and
-/// somebody observes it: it is a result, or read as another dtype. `records` are the operations that the instructions
+/// somebody observes it: it is a result, or read as another dtype or by what jumps. `records` are the operations that the instructions
 /// belong to, `reduction` that which sums up the result, if one does: in f32, so that is an observer.
 pub(super) fn rounded(body: LoopBody, records: &[u32], reduction: Option<u32>) -> LoopBody {
     if !body.instrs.iter().any(|instr| is_half(instr.dtype)) {
@@ -66,8 +67,8 @@ impl Rounding {
         for (instr, &record) in body.instrs.iter().zip(records) {
             for &arg in &instr.args {
                 let Some(maker) = (arg as usize).checked_sub(count) else { continue };
-                let differs = body.instrs[maker].dtype != instr.dtype && records[maker] != record;
-                registers[arg as usize].is_observed |= differs;
+                let shows = body.instrs[maker].dtype != instr.dtype || instr.op.row().jumps;
+                registers[arg as usize].is_observed |= shows && records[maker] != record;
             }
         }
         Rounding { instrs: Vec::new(), is_exact: vec![true; count], registers, next: count }

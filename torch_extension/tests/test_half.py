@@ -35,6 +35,9 @@ READERS = {
     "count": lambda y: y.count_nonzero(),
     "sort": lambda y: y.sort(dim=-1, stable=True)[1],
     "clamp": lambda y: y.clamp(max=60000.0),
+    "rounded": lambda y: torch.stack([y.floor(), y.ceil(), y.trunc(), y.round()]),
+    "rest": lambda y: torch.stack([torch.fmod(y, torch.ones_like(y)), torch.remainder(y, 1.0)]),
+    "sign": lambda y: (y - y.round()).sign(),
 }
 
 

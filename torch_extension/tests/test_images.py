@@ -68,6 +68,50 @@ def test_images_of_other_sizes_soon_compile_nothing(name):
     assert compiled[-1] - compiled[0] < len(SIZES) - 3, compiled
 
 
+# A weight of the bicubic filter may be 0 or nearly so: infinity times it is NaN or not.
+@pytest.mark.parametrize(
+    ("mode", "number"),
+    [
+        ("bilinear", torch.inf),
+        ("bilinear", -torch.inf),
+        ("bilinear", torch.nan),
+        ("bicubic", torch.nan),
+    ],
+)
+def test_what_is_not_finite_stays_in_its_windows(mode, number):
+    def run(x, size):
+        x = x.clone().requires_grad_()
+        y = F.interpolate(x, size, mode=mode, antialias=True)
+        weight = torch.ones_like(y)
+        weight[..., 2, 1] = number
+        return y, *torch.autograd.grad((y * weight).sum(), x)
+
+    x = torch.randn(2, 3, 19, 32, generator=torch.Generator().manual_seed(0))
+    x[0, 1, 3, 5] = number
+    for size in ((8, 8), (40, 7), (20, 5), (3, 3)):
+        check(lambda x, size=size: run(x, size), x, rtol=1e-4, atol=1e-5)
+    # Where a size stays, PyTorch's gradient multiplies neighbours by 0; its forward does not.
+    check(lambda x: run(x, (19, 5))[0], x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("keywords", [{"mode": "linear"}, {"mode": "nearest"}])
+def test_a_scale_that_leaves_a_size_as_it_is_leaves_lines_as_they_are(keywords):
+    for n in (40, 53, 67, 81, 95, 110, 64, 19, 18, 7):
+        x = torch.arange(float(n)).view(1, 1, n)
+        check(lambda x: F.interpolate(x * 1, scale_factor=1.05, **keywords), x)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("scale", [1.1, 0.45, 2.5, (1.1, 0.3)])
+@pytest.mark.parametrize("align", [False, True])
+def test_scales_of_images_without_aliasing(mode, scale, align):
+    keywords = {"mode": mode, "antialias": True, "align_corners": align}
+    for size in SIZES:
+        x = torch.randn(1, 2, *size, generator=torch.Generator().manual_seed(1))
+        check(lambda x: F.interpolate(x, scale_factor=scale, **keywords), x, rtol=1e-4, atol=1e-5)
+        check(lambda x: F.interpolate(x, (6, 11), **keywords), x, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_halves_are_computed_in_f32(dtype):
     x = torch.randn(2, 3, 8, 12, generator=torch.Generator().manual_seed(0)).to(dtype)

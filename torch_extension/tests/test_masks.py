@@ -404,3 +404,44 @@ def test_rows_of_bools_are_read_without_a_cut():
     after = torchacc.metrics()
     assert all(before[name] == after[name] for name in ("cuts", "host_calls", "immediate_runs"))
     assert torch.equal(rows.cpu(), bits.cpu()[[6, 1]])
+
+
+def of_bytes(device, *numbers):
+    return torch.tensor(numbers, dtype=torch.uint8, device=device).view(torch.bool)
+
+
+READERS = {
+    "sum": lambda m: m.sum(),
+    "integers": lambda m: (m.long(), m.int(), m.to(torch.uint8), m + 0),
+    "floats": lambda m: (m.float(), m.double(), m.bfloat16(), m * 1.5),
+    "compared": lambda m: (m == True, m.eq(m.logical_not()), m ^ True, m & m.clone()),  # noqa: E712
+    "some": lambda m: (m.any(), m[:2].all(), m.cumsum(0)),
+    "chosen": lambda m: (torch.arange(5, device=m.device)[m], m.nonzero()),
+    "written": lambda m: torch.zeros(5, device=m.device).masked_fill_(m, 2),
+    "scattered": lambda m: torch.zeros(5, device=m.device).masked_scatter(
+        m, torch.arange(1.0, 6, device=m.device)
+    ),
+    "where": lambda m: torch.where(m, 1.0, torch.arange(5.0, device=m.device)),
+    "copied": lambda m: (m.clone().sum(), m.contiguous().long(), torch.cat([m, m]).long()),
+    "in place": lambda m: (m.logical_and_(m.new_ones(5)), m.sum()),
+    "on the host": lambda m: m.new_tensor([m[n].item() for n in range(5)]),
+    "sorted": lambda m: m.sort(stable=True)[1],
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_bools_of_other_bytes_are_true(name):
+    """As where PyTorch's kernels load them (`test_non_standard_bool_values` in its own tests)."""
+    read = READERS[name]
+    assert_same(read(of_bytes(DEVICE, 2, 3, 0, 255, 1)), read(of_bytes("cpu", 2, 3, 0, 255, 1)))
+
+
+def test_bools_that_were_written_as_bytes_are_true():
+    def run(device):
+        m = torch.tensor([True, False, True, False], device=device)
+        m.view(torch.uint8)[1:].fill_(255)
+        before = m.sum()
+        m[0] = False
+        return before, m.sum(), m.long(), m.view(torch.uint8) * 2
+
+    assert_same(run(DEVICE), run("cpu"))

@@ -1,5 +1,8 @@
 """Numbers beside tensors: Python's, and those in CPU tensors without dimensions."""
 
+import itertools
+import math
+
 import pytest
 import torch
 from support import DEVICE, ON_DEVICE, check, host_calls
@@ -313,3 +316,44 @@ def test_the_next_number_of_what_is_promoted():
     for device in ("cpu", DEVICE):
         with pytest.raises(RuntimeError, match="not implemented for 'Long'"):
             torch.nextafter(x.to(device).long(), x.to(device).long())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_what_replaces_a_special_number_is_not_replaced(dtype):
+    x = torch.tensor([NAN, 1.0, math.inf, -math.inf]).to(dtype)
+    for numbers in itertools.product([None, -2.0, math.inf, -math.inf, NAN], repeat=3):
+        check(lambda x, numbers=numbers: x.nan_to_num(*numbers), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("number", [0.1, 2.3, -1.7, 1e-3])
+def test_numbers_beside_halves_are_elements_where_pytorch_has_them_so(dtype, number):
+    x = torch.tensor([5.0, 7.0, -3.0, 0.3, 10.0, 1.0]).to(dtype)
+    rtol = 0 if dtype.itemsize == 2 else 1e-6
+    operators = {
+        "remainder": lambda x: (x.remainder(number), torch.remainder(number, x)),
+        "fmod": lambda x: x.fmod(number),
+        "pow": lambda x: x.abs().pow(number),
+        "base": lambda x: abs(number) ** x,
+        "quotients": lambda x: (x // number, torch.div(x, number, rounding_mode="trunc")),
+    }
+    for operator in operators.values():
+        check(operator, x, rtol=rtol, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_integers_beside_halves_are_halves(dtype):
+    x = torch.tensor([1000.0, 3.0, -700.0, 513.0]).to(dtype)
+    n = torch.tensor([257, 1001, 4097, -2049])
+    operators = [torch.remainder, torch.fmod, torch.atan2, torch.maximum]
+    for operator in [*operators, torch.add, torch.mul, torch.div, torch.lt]:
+        check(lambda x, n, f=operator: (f(x, n), f(n, x)), x, n, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_integers_are_compared_with_a_float_tensor_as_its_type(dtype):
+    n = torch.tensor([16777217, 16777216, 257, 256, -3])
+    for number in (16777216.0, 257.0, 16777216.5, -3.0):
+        lone = torch.tensor(number, dtype=dtype)
+        check(lambda n, lone=lone: (n == lone, n > lone, lone <= n, torch.eq(n[0], lone)), n)
+        check(lambda n, lone=lone: (n + lone, torch.maximum(n, lone)), n)

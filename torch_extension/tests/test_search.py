@@ -38,6 +38,18 @@ def test_places_by_a_sorter_and_of_what_is_no_number():
     check(lambda x, q: torch.searchsorted(x.long().sort().values, q[0, 1:2]), x, queries)
 
 
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 24, 31, 32])
+def test_lists_that_end_in_what_is_no_number(right, n):
+    queries = torch.tensor([-1.0, 0.0, 0.5, n / 2, n - 1.5, n - 1, n, torch.nan, torch.inf])
+    for count in (1, 2, n):
+        x = torch.arange(float(n))
+        x[n - count :] = torch.nan
+        check(lambda x, q: torch.searchsorted(x, q, right=right), x, queries)
+        check(lambda x, q: torch.bucketize(q, x, right=right), x, queries)
+        check(lambda x, q: torch.isin(q, x), x, queries)
+
+
 @pytest.mark.parametrize("n", [0, 1, 16, 17, 200])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8, torch.float16])
 def test_which_elements_are_in_a_list(dtype, n):

@@ -1,5 +1,5 @@
 //! Interpolation to smaller sizes without aliasing: the filter is as wide as the elements of the result lie apart. Each
-//! dimension is a product with a matrix of weights.
+//! dimension is summed up in windows.
 
 use super::resample::{Axis, adjoint, axes, sizes};
 use super::{BACKWARD, PLAIN};
@@ -7,28 +7,33 @@ use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::graph::math::{Math, V};
-use crate::op::Op;
+use crate::graph::math::V;
+use crate::op::{Attr, Op};
+use crate::shape::Dims;
+use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
-    row("_upsample_bilinear2d_aa", PLAIN, |c| upsample(c, tent)).fixed(&[2, 3, 4]).floats(),
-    row("_upsample_bicubic2d_aa", PLAIN, |c| upsample(c, cubic)).fixed(&[2, 3, 4]).floats(),
-    row("_upsample_bilinear2d_aa_backward", BACKWARD, |c| upsample_backward(c, tent))
+    row("_upsample_bilinear2d_aa", PLAIN, |c| upsample(c, TENT)).fixed(&[2, 3, 4]).floats(),
+    row("_upsample_bicubic2d_aa", PLAIN, |c| upsample(c, CUBIC)).fixed(&[2, 3, 4]).floats(),
+    row("_upsample_bilinear2d_aa_backward", BACKWARD, |c| upsample_backward(c, TENT))
         .fixed(&[3, 4, 5])
         .floats(),
-    row("_upsample_bicubic2d_aa_backward", BACKWARD, |c| upsample_backward(c, cubic))
+    row("_upsample_bicubic2d_aa_backward", BACKWARD, |c| upsample_backward(c, CUBIC))
         .fixed(&[3, 4, 5])
         .floats(),
 ];
 
-/// What an element weighs at a distance, in units of the filter's width.
-type Filter = for<'a> fn(V<'a>) -> V<'a>;
-
-fn tent(far: V) -> V {
-    (1.0 - far).max(0.0)
+/// What an element weighs at a distance in units of the filter's width, and up to which one it weighs anything.
+#[derive(Clone, Copy)]
+struct Filter {
+    weight: for<'a> fn(V<'a>) -> V<'a>,
+    reach: i64,
 }
 
+const TENT: Filter = Filter { weight: |far| (1.0 - far).max(0.0), reach: 1 };
 /// Keys' cubic convolution (1981) with a = -0.5.
+const CUBIC: Filter = Filter { weight: cubic, reach: 2 };
+
 fn cubic(far: V) -> V {
     const A: f64 = -0.5;
     let within = ((A + 2.0) * far - (A + 3.0)) * far * far + 1.0;
@@ -36,30 +41,41 @@ fn cubic(far: V) -> V {
     far.lt(1.0).select(within, far.lt(2.0).select(beyond, 0.0))
 }
 
-/// How much of each element of the input is in each of the result's: `[to, from]`.
-fn weights<'a>(axis: &Axis, math: &'a Math, filter: Filter, dtype: DType) -> V<'a> {
-    let (rows, columns) = (&[axis.to, 1], &[1, axis.from]);
+/// Sums over dimension `d` of `x`, each element by its weight, in a window for each element of the result. What lies outside
+/// is no factor: 0 times infinity would be NaN.
+fn filtered<'a>(x: V<'a>, d: usize, axis: &Axis, filter: Filter) -> Result<V<'a>> {
+    let (math, dtype) = (x.math(), x.dtype());
+    math.check()?;
+    let longest = axis.most_reached(math, filter.reach).saturating_mul(2).saturating_add(1);
     let spacing = axis.spacing(math, dtype);
-    let centre = (math.iota(rows, 0, dtype) + 0.5) * spacing;
-    let far = (math.iota(columns, 1, dtype) + 0.5 - centre) / spacing.max(1.0);
-    let weights = filter(far.abs());
-    weights / weights.reduce(Op::Sum, &[1], true)
+    let width = spacing.max(1.0);
+    let reach = width * filter.reach as f64;
+    let centre = (math.iota(&[axis.to, 1], 0, dtype) + 0.5) * spacing;
+    let whole = |place: V<'a>| place.max(0.0).unary(Op::Floor).cast(DType::I64);
+    let end = whole(centre + reach + 0.5).min(axis.from as f64);
+    let at = whole(centre - reach + 0.5) + math.iota(&[axis.to, longest], 1, DType::I64);
+    let is_within = at.lt(end);
+    let far = (at.cast(dtype) + 0.5 - centre) / width;
+    let weights = is_within.select((filter.weight)(far.abs()), 0.0);
+    let weights = weights / weights.reduce(Op::Sum, &[1], true);
+    let index = at.min((axis.from - 1) as f64);
+    let elements = math.op(Op::Take, &[x, index], smallvec![Attr::Int(d as i64)]);
+    let mut sizes: Dims = smallvec![1; x.rank() + 1];
+    (sizes[d], sizes[d + 1]) = (axis.to, longest);
+    let parts = elements * weights.reshape(&sizes);
+    let sums = is_within.reshape(&sizes).select(parts, 0.0).reduce(Op::Sum, &[d as i64 + 1], false);
+    math.check().map(|()| sums)
 }
 
-/// `x[n,c,h,w]` of the sizes `to`. Arguments from `first` on: `align_corners`, then the scales.
+/// `x[n,c,h,w]` of the sizes `to`; a dimension whose size stays is left as it is. Arguments from `first` on: `align_corners`,
+/// then the scales.
 fn resized<'a>(c: &Call<'a>, x: V<'a>, to: &[i64], first: usize, filter: Filter) -> Result<V<'a>> {
     let mut y = x;
     let align = c.bool(first, false)?;
     for (d, axis) in axes(c, &x.sizes(), to, align, first + 1)?.iter().enumerate().rev() {
-        let last = x.rank() - 1;
-        let weights = weights(axis, x.math(), filter, x.dtype()).swap(0, 1);
-        y = y.swap(d + 2, last);
-        y.math().check()?;
-        let mut sizes = y.sizes();
-        y = y.reshape(&[y.numel() / axis.from, axis.from]).matmul(weights);
-        sizes[last] = axis.to;
-        y = y.reshape(&sizes).swap(d + 2, last);
-        y.math().check()?;
+        if axis.changes(c.math) {
+            y = filtered(y, d + 2, axis, filter)?;
+        }
     }
     Ok(y)
 }

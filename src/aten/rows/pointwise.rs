@@ -103,9 +103,9 @@ pub const ROWS: &[Row] = &[
         c.elementwise([0, 1], Rule::Formula, |[a, b]| floor_divide(a, b))
     })
     .refuses(integers),
-    row("remainder", EITHER, |c| c.elementwise([0, 1], Rule::Formula, |[a, b]| remainder(a, b)))
+    row("remainder", EITHER, |c| c.elementwise([0, 1], Rule::Rounded, |[a, b]| remainder(a, b)))
         .refuses(integers),
-    row("fmod", COMPARE, |c| c.elementwise([0, 1], Rule::Number, |[a, b]| a.rem(b)))
+    row("fmod", COMPARE, |c| c.elementwise([0, 1], Rule::Rounded, |[a, b]| a.rem(b)))
         .refuses(integers),
     // Integers to negative powers are refused, if the exponent is a number and no tensor.
     row("pow", &["Tensor_Scalar", "Scalar", "Tensor_Scalar_out", "Scalar_out"], |c| {
@@ -116,7 +116,7 @@ pub const ROWS: &[Row] = &[
             return power(c);
         }
         // An exponent that varies may be a half: a root, which is none of a negative infinity, where a power is.
-        c.elementwise([0, 1], Rule::Number, |[a, b]| b.eq(0.5).select(a.sqrt(), a.pow(b)))
+        c.elementwise([0, 1], Rule::Rounded, |[a, b]| b.eq(0.5).select(a.sqrt(), a.pow(b)))
     })
     .special(|arg, value| arg == 1 && EXPONENTS.contains(&value))
     .essential(|_, value| value < 0.0)
@@ -293,8 +293,8 @@ fn nan_to_num<'a>(c: &Call<'a>) -> Outs<'a> {
     let positive = c.number(2, largest, x.dtype())?;
     let negative = c.number(3, -largest, x.dtype())?;
     let y = x.ne(x).select(nan, x);
-    let y = y.eq(f64::INFINITY).select(positive, y);
-    Ok(vec![y.eq(f64::NEG_INFINITY).select(negative, y)])
+    let y = x.eq(f64::INFINITY).select(positive, y);
+    Ok(vec![x.eq(f64::NEG_INFINITY).select(negative, y)])
 }
 
 /// `a ∘ alpha * b` of the arguments `[a, b]`; alpha is argument 2.
@@ -399,7 +399,7 @@ fn power<'a>(c: &Call<'a>) -> Outs<'a> {
     let is_whole = !c.common(&[0, 1])?.is_float();
     let Some(&known) = EXPONENTS.iter().find(|&&e| c.is(1, e, f64::NAN) && !(is_whole && e < 0.0))
     else {
-        return c.elementwise([0, 1], Rule::Number, |[a, b]| a.pow(b));
+        return c.elementwise([0, 1], Rule::Rounded, |[a, b]| a.pow(b));
     };
     let (result, compute) = c.plan(&[0, 1], Rule::Number)?;
     let x = c.number(0, 0.0, compute)?;

@@ -203,6 +203,33 @@ impl Axis {
         }
     }
 
+    /// Whether the sizes differ. Where they do not, elements may stay, whatever the scale says: then no template is for both.
+    pub fn changes(&self, math: &Math) -> bool {
+        let has_scale = self.scale.is_some_and(|scale| scale != 1.0);
+        math.guard(Guard::order(self.from, self.to).filter(|_| has_scale));
+        self.from != self.to
+    }
+
+    /// The least whole number that is no less than `reach` distances of the result's neighbours, or `reach` elements of the
+    /// input if those lie farther apart.
+    pub fn most_reached(&self, math: &Math, reach: i64) -> i64 {
+        let scale = self.scale.filter(|&scale| scale > 0.0 && !self.align);
+        if let Some(scale) = scale {
+            return (reach as f64 * (1.0 / scale).max(1.0)).ceil() as i64;
+        }
+        let edge = i64::from(self.align);
+        let (from, to) = (self.from - edge, self.to - edge);
+        if from <= to || to < 1 {
+            math.guard((from <= to).then(|| Guard::at_most(from, to)));
+            return reach;
+        }
+        let all = reach.saturating_mul(from);
+        let most = all / to + i64::from(all % to != 0);
+        let least = (most - 1).saturating_mul(to).saturating_add(1);
+        math.guard(Guard::between(least, all, most.saturating_mul(to)));
+        most
+    }
+
     /// The places of the result's elements, `[to]`, as PyTorch rounds them in `dtype`.
     fn taps<'a>(&self, math: &'a Math, kind: Kind, dtype: DType) -> Vec<Tap<'a>> {
         let (i, spacing) = (math.iota(&[self.to], 0, dtype), self.spacing(math, dtype));
@@ -286,8 +313,8 @@ fn interpolated<'a>(
     for (d, axis) in
         axes(c, &x.sizes(), to, align, first + aligns as usize)?.iter().enumerate().rev()
     {
-        let keeps = kind == Kind::Linear || axis.scale.is_none_or(|s| s == 1.0);
-        if axis.from != axis.to || !keeps {
+        let has_scale = axis.scale.is_some_and(|s| s != 1.0);
+        if axis.changes(c.math) || has_scale && kind != Kind::Linear {
             y = axis.apply(y, d + 2, kind, dtype);
             y.math().check()?;
         }

@@ -50,32 +50,34 @@ fn place_dtype(c: &Call, at: usize) -> Result<DType> {
 }
 
 /// The first place in the last dimension of `sorted` before which `x` could stand and keep the order; with `right`, the
-/// last one. `sorted` is a list, or has the leading sizes of `x`. A NaN stands at the end.
+/// last one. `sorted` is a list, or has the leading sizes of `x`. NaN compares with nothing, so where one is in `sorted` the
+/// answer depends on what is looked at: the middle of what is left, as in PyTorch.
 pub fn bound<'a>(sorted: V<'a>, x: V<'a>, right: bool) -> Result<V<'a>> {
     let math = x.math();
     let (sizes, rank) = (x.sizes(), sorted.rank());
     let n = *sorted.sizes().last().unwrap_or(&0);
     math.check()?;
-    let mut place = math.zeros(DType::I64, &sizes);
+    let mut start = math.zeros(DType::I64, &sizes);
     if n == 0 || numel(&sizes) == 0 {
-        return Ok(place);
+        return Ok(start);
     }
     let element = |at: V<'a>| match rank {
         1 => take(sorted, at, 0),
         _ => math.op(Op::Gather, &[sorted, at], smallvec![Attr::Int(rank as i64 - 1)]),
     };
-    // One round for each bit.
-    let mut step = 1 << n.ilog2();
-    math.guard(Guard::between(step, n, step - 1 + step));
-    while step > 0 {
-        let next = place + step as f64;
-        let before = element((next - 1.0).max(0.0).min((n - 1) as f64));
+    // Each round halves what is left, whose size has so many bits.
+    let half = 1 << n.ilog2();
+    math.guard(Guard::between(half, n, half - 1 + half));
+    let mut end = math.full(n as f64, DType::I64, &sizes);
+    for _ in 0..=n.ilog2() {
+        let middle = (start + end) / 2.0;
+        let before = element(middle.max(0.0).min((n - 1) as f64));
         let stays = if right { before.gt(x) } else { before.ge(x) };
-        let moves = next.le(n as f64).and(stays.not());
-        place = moves.select(next, place);
-        step /= 2;
+        let moves = start.lt(end).and(stays.not());
+        start = moves.select(middle + 1.0, start);
+        end = stays.select(middle, end);
     }
-    Ok(place)
+    Ok(start)
 }
 
 /// `(sorted_sequence, self, out_int32, right, side, sorter)`

@@ -7,6 +7,7 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/ne.h>
 #include <ATen/ops/neg.h>
 #include <c10/util/strides.h>
 
@@ -39,6 +40,16 @@ bool are_convertible(c10::ScalarType one, c10::ScalarType other) {
 bool covers_storage(const at::Tensor& tensor) {
   return tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense() &&
          tensor.nbytes() != 0 && tensor.nbytes() == tensor.storage().nbytes();
+}
+
+bool has_other_bools(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBool && is_acc(tensor) && tensor.has_storage() &&
+         buffer_of(*tensor.storage().unsafeGetStorageImpl()).buffer->has_other_bools;
+}
+
+// The bools 0 and 1 of those that are true for any byte but 0.
+at::Tensor plain_bools(const at::Tensor& tensor) {
+  return has_other_bools(tensor) ? at::ne(tensor.view(at::kByte), 0) : tensor;
 }
 
 // The same elements without the lazy bits; on the device the bits of the result must agree with the
@@ -205,6 +216,14 @@ at::Tensor download_with(const at::Tensor& tensor, Read read) {
 
 }  // namespace
 
+bool is_plain(const at::Tensor& tensor) {
+  return !tensor.is_conj() && !tensor.is_neg() && !has_other_bools(tensor);
+}
+
+at::Tensor plain(const at::Tensor& tensor) {
+  return plain_bools(tensor.resolve_conj().resolve_neg());
+}
+
 at::Tensor download(const at::Tensor& tensor) {
   return download_with(tensor, &torchacc_buffer_read);
 }
@@ -229,10 +248,11 @@ at::Tensor upload(const at::Tensor& tensor, c10::DeviceIndex device) {
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
   const DispatchBelowAutograd guard;
-  const at::Tensor expanded =
-      source.sizes() == target.sizes() ? source : source.expand(target.sizes());
   if (target.numel() == 0) return target;
   if (shows_the_same(source, target)) return target;
+  if (has_other_bools(source)) return copy_from(plain_bools(source), target, false);
+  const at::Tensor expanded =
+      source.sizes() == target.sizes() ? source : source.expand(target.sizes());
   at::assert_no_internal_overlap(target);
   if (is_acc(source) && is_acc(target)) at::assert_no_partial_overlap(target, source);
   if (!is_acc(target)) {
@@ -260,7 +280,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& targ
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& tensor) {
-  return at::_local_scalar_dense(download(tensor));
+  return at::_local_scalar_dense(download(plain_bools(tensor)));
 }
 
 }  // namespace torchacc

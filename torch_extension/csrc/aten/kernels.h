@@ -46,6 +46,7 @@ at::Tensor slice_backward(const at::Tensor& grad, c10::SymIntArrayRef input_size
 at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                       std::optional<c10::SymInt> storage_offset);
 at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size);
+at::Tensor view_dtype(const at::Tensor& self, at::ScalarType dtype);
 at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size,
                          c10::SymIntArrayRef stride);
 at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64_t step);

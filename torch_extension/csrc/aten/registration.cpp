@@ -95,6 +95,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
   m.impl("as_strided", &as_strided);
   m.impl("view", &view);
+  m.impl("view.dtype", &view_dtype);
   m.impl("_reshape_alias", &reshape_alias);
   m.impl("unfold", &unfold);
   m.impl("view_as_real", &view_as_real);

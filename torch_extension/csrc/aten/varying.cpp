@@ -24,6 +24,7 @@
 
 #include <algorithm>
 
+#include "aten/copy.h"
 #include "aten/kernels.h"
 #include "record/arguments.h"
 #include "record/recorder.h"
@@ -71,7 +72,7 @@ bool are_varying_windows(at::TensorList tensors) {
   const auto is_another = [&](const at::Tensor& other) {
     return other.is_alias_of(first) && other.dtype() == first.dtype() &&
            other.sizes() == first.sizes() && other.strides() == first.strides() &&
-           !other.is_conj() && !other.is_neg();
+           is_plain(other);
   };
   if (!std::all_of(tensors.begin(), tensors.end(), is_another)) return false;
   KeyWords key{kStack, tensors.size()}, offsets;
@@ -89,8 +90,8 @@ constexpr size_t kLongList = 8;
 // Whether tensors of `like`'s type lie one after another in what they are joined to along `dim`.
 bool is_part(const at::Tensor& tensor, const at::Tensor& like, int64_t dim) {
   if (!is_acc(tensor) || tensor.device() != like.device() || tensor.dtype() != like.dtype() ||
-      tensor.has_names() || tensor.dim() != like.dim() || tensor.numel() == 0 || tensor.is_conj() ||
-      tensor.is_neg() || tensor.suggest_memory_format() != at::MemoryFormat::Contiguous) {
+      tensor.has_names() || tensor.dim() != like.dim() || tensor.numel() == 0 ||
+      !is_plain(tensor) || tensor.suggest_memory_format() != at::MemoryFormat::Contiguous) {
     return false;
   }
   for (int64_t d = 0; d < tensor.dim(); ++d) {

@@ -23,6 +23,14 @@ at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef size) {
   return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
 }
 
+at::Tensor view_dtype(const at::Tensor& self, at::ScalarType dtype) {
+  at::Tensor viewed = at::native::view_dtype(self, dtype);
+  if ((dtype == at::kBool) != (self.scalar_type() == at::kBool)) {
+    buffer_of(*self.storage().unsafeGetStorageImpl()).buffer->has_other_bools = true;
+  }
+  return viewed;
+}
+
 at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size,
                          c10::SymIntArrayRef stride) {
   return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size),

@@ -203,8 +203,12 @@ void Call::read_tensor(c10::IValue& value, const Parameter& parameter, size_t in
   if (decides_type(value.toTensor(), parameter)) value = upload(value.toTensor(), device());
   if (!is_acc(value.toTensor())) return read_number(value.toTensor(), parameter, index);
   const bool written = parameter.written || parameter.out;
-  if (!written && (value.toTensor().is_conj() || value.toTensor().is_neg())) {
-    value = value.toTensor().resolve_conj().resolve_neg();
+  if (!is_plain(value.toTensor())) {
+    if (!written) {
+      value = plain(value.toTensor());
+    } else if (!parameter.out && value.toTensor().scalar_type() == at::kBool) {
+      copy_from(plain(value.toTensor()), value.toTensor(), false);
+    }
   }
   if (!parameter.out) {
     // The position among the call's tensors, until arguments() knows where the views are.
@@ -214,17 +218,21 @@ void Call::read_tensor(c10::IValue& value, const Parameter& parameter, size_t in
 }
 
 // Whether a CPU tensor without dimensions takes part in type promotion as no number does: beside
-// tensors that have none either.
+// tensors that have none either, and as a float beside integers only.
 bool Call::decides_type(const at::Tensor& tensor, const Parameter& parameter) const {
   if (!tensor.is_cpu() || tensor.dim() != 0 || parameter.written || parameter.out ||
       tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     return false;
   }
+  const bool is_other_float =
+      tensor.is_floating_point() && tensor.dtype() != c10::get_default_dtype();
   bool differs = false;
   for (const c10::IValue& value : inputs()) {
     if (!value.isTensor() || !value.toTensor().defined() || !is_acc(value.toTensor())) continue;
-    if (value.toTensor().dim() != 0) return false;
-    differs |= value.toTensor().scalar_type() != tensor.scalar_type();
+    const at::Tensor& other = value.toTensor();
+    const bool is_integer = c10::isIntegralType(other.scalar_type(), /*includeBool=*/true);
+    if (other.dim() != 0 && !(is_other_float && is_integer)) return false;
+    differs |= other.scalar_type() != tensor.scalar_type();
   }
   return differs;
 }
@@ -288,12 +296,12 @@ void Call::read_list(c10::IValue& value, const Parameter& parameter) {
   for (const c10::IValue& one : value.toListRef()) {
     if (one.isTensor() && one.toTensor().defined()) {
       const at::Tensor& tensor = one.toTensor();
-      replace |= !is_acc(tensor) || (!written && (tensor.is_conj() || tensor.is_neg()));
+      replace |= !is_acc(tensor) || (!written && !is_plain(tensor));
     }
   }
   if (replace) {
     auto device_form = [&](const at::Tensor& tensor) {
-      if (is_acc(tensor)) return written ? tensor : tensor.resolve_conj().resolve_neg();
+      if (is_acc(tensor)) return written ? tensor : plain(tensor);
       if (written || !tensor.is_cpu() || (tensor.dim() != 0 && !info_->lists_from_cpu)) {
         fail_device(tensor, static_cast<size_t>(&value - &stack_[first_]));
       }

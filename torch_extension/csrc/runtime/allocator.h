@@ -19,6 +19,8 @@ struct DeviceBuffer {
   uintptr_t address;    // unique while alive, never dereferenceable; 0 for an empty buffer
   size_t nbytes;
   c10::DeviceIndex device;
+  // Whether it was seen as bools and as another type, so that true may be any byte but 0.
+  bool has_other_bools = false;
 };
 
 // Where a storage's bytes are. The offset is non-zero only for storages that were rebuilt from an
