@@ -284,3 +284,15 @@ def test_numbers_that_meet_no_element_are_not_looked_at():
     rows.index_put_((five,), torch.ones(1, 0, device=DEVICE), accumulate=True)
     assert (rows.shape, x.index_add(0, five, x[:1]).cpu().shape) == ((3, 0), (3, 0))
     rows.cpu()
+
+
+def test_a_result_that_is_the_argument_itself_is_nothing_to_compute():
+    """PyTorch's `channel_shuffle` of an empty batch is what it was given."""
+    w = torch.ones(3, device="acc") * 3
+    x = torch.zeros(0, 4, 4, 6, device="acc")
+    y = torch.nn.functional.channel_shuffle(x, 2)
+    after = w + 1
+    assert y.shape == x.shape
+    assert w.tolist() == [3.0] * 3
+    assert after.tolist() == [4.0] * 3
+    assert y.cpu().numel() == 0

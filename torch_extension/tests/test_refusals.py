@@ -327,3 +327,40 @@ def test_bools_have_no_rank_and_no_histogram(name):
 def test_the_first_of_one_number_is_that_number():
     for k in (0, 1):
         check(torch.topk, torch.tensor(2.5), k)
+
+
+# Refused after sizes that fit, which are how a shape rule becomes one that is believed.
+LATER = {
+    "weights of other classes": (
+        lambda d, n, c, k: F.cross_entropy(
+            torch.ones(n, c, device=d),
+            torch.zeros(n, dtype=torch.long, device=d),
+            torch.ones(k, device=d),
+        ),
+        [(5, 4, 4), (6, 3, 3), (7, 5, 5)],
+        [(6, 3, 4), (4, 5, 6), (7, 300, 4)],
+    ),
+    "output_padding": (
+        lambda d, n, stride, more: F.conv_transpose1d(
+            torch.ones(1, 4, n, device=d),
+            torch.ones(4, 8, 3, device=d),
+            stride=stride,
+            output_padding=more,
+        ),
+        [(5, 2, 1), (6, 2, 1), (7, 3, 2)],
+        [(5, 1, 1), (8, 2, 2), (9, 1, 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_refused_after_sizes_that_fit(name):
+    function, fitting, others = LATER[name]
+    for sizes in fitting:
+        torch.testing.assert_close(function(DEVICE, *sizes).cpu(), function("cpu", *sizes))
+    for sizes in others:
+        with pytest.raises(RuntimeError) as expected:
+            function("cpu", *sizes)
+        with pytest.raises(RuntimeError) as actual:
+            function(DEVICE, *sizes)
+        assert str(actual.value)[:40] == str(expected.value)[:40]

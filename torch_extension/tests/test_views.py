@@ -409,3 +409,28 @@ def test_a_signal_of_its_spectrum_and_its_gradient():
     before = torchacc.metrics()["host_calls"]
     check(loss, torch.randn(2, 64), atol=1e-5)
     assert torchacc.metrics()["host_calls"] == before
+
+
+WRITES = {
+    "index_fill_": lambda y: y.index_fill_(0, torch.tensor([0], device=y.device), 9.0),
+    "index_put_": lambda y: y.index_put_((torch.tensor([0], device=y.device),), y.new_tensor(9.0)),
+    "mask": lambda y: y.__setitem__(y.new_tensor([1, 0, 0, 0]).bool(), 9.0),
+    "masked_fill_": lambda y: y.masked_fill_(y.new_tensor([[1], [0], [0], [0]]).bool(), 9.0),
+    "scatter_": lambda y: y.scatter_(
+        0, torch.zeros(1, 3, dtype=torch.long, device=y.device), y.new_full((1, 3), 9)
+    ),
+    "index_add_": lambda y: y.index_add_(
+        0, torch.tensor([0], device=y.device), y.new_ones(1, 3) * 2
+    ),
+    "a row": lambda y: y[1].fill_(9.0),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_part_of_a_view_that_overlaps_itself_is_written(name):
+    def run(x):
+        WRITES[name](x.unfold(0, 3, 1))
+        WRITES[name](x.as_strided((4, 3), (1, 1)))
+        return x * 2
+
+    check(run, torch.arange(6.0))

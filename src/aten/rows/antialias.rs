@@ -1,6 +1,7 @@
 //! Interpolation to smaller sizes without aliasing: the filter is as wide as the elements of the result lie apart. Each
 //! dimension is summed up in windows.
 
+use super::index::take;
 use super::resample::{Axis, adjoint, axes, sizes};
 use super::{BACKWARD, PLAIN};
 use crate::aten::call::{Call, wide};
@@ -41,6 +42,9 @@ fn cubic(far: V) -> V {
     far.lt(1.0).select(within, far.lt(2.0).select(beyond, 0.0))
 }
 
+/// Up to how many elements of a window are said one by one, so that they are in one loop and none is stored.
+const FEW: i64 = 64;
+
 /// Sums over dimension `d` of `x`, each element by its weight, in a window for each element of the result. What lies outside
 /// is no factor: 0 times infinity would be NaN.
 fn filtered<'a>(x: V<'a>, d: usize, axis: &Axis, filter: Filter) -> Result<V<'a>> {
@@ -59,11 +63,22 @@ fn filtered<'a>(x: V<'a>, d: usize, axis: &Axis, filter: Filter) -> Result<V<'a>
     let weights = is_within.select((filter.weight)(far.abs()), 0.0);
     let weights = weights / weights.reduce(Op::Sum, &[1], true);
     let index = at.min((axis.from - 1) as f64);
-    let elements = math.op(Op::Take, &[x, index], smallvec![Attr::Int(d as i64)]);
-    let mut sizes: Dims = smallvec![1; x.rank() + 1];
-    (sizes[d], sizes[d + 1]) = (axis.to, longest);
-    let parts = elements * weights.reshape(&sizes);
-    let sums = is_within.reshape(&sizes).select(parts, 0.0).reduce(Op::Sum, &[d as i64 + 1], false);
+    let sums = if longest <= FEW {
+        let mut column = Dims::from_elem(1, x.rank());
+        column[d] = axis.to;
+        let part = |k: i64| {
+            let of = |all: V<'a>| all.narrow(1, k, 1);
+            let element = take(x, of(index).reshape(&[axis.to]), d) * of(weights).reshape(&column);
+            of(is_within).reshape(&column).select(element, 0.0)
+        };
+        (1..longest).fold(part(0), |sum, k| sum + part(k))
+    } else {
+        let mut sizes: Dims = smallvec![1; x.rank() + 1];
+        (sizes[d], sizes[d + 1]) = (axis.to, longest);
+        let elements = math.op(Op::Take, &[x, index], smallvec![Attr::Int(d as i64)]);
+        let parts = elements * weights.reshape(&sizes);
+        is_within.reshape(&sizes).select(parts, 0.0).reduce(Op::Sum, &[d as i64 + 1], false)
+    };
     math.check().map(|()| sums)
 }
 

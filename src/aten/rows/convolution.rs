@@ -108,6 +108,17 @@ fn convolution<'a>(c: &Call<'a>) -> Outs<'a> {
         return crate::invalid!("expected {n} numbers of stride, padding and dilation");
     }
     let mut y = if spec.transposed {
+        let is_too_much = |d: usize| {
+            spec.output_padding[d] >= spec.stride[d] && spec.output_padding[d] >= spec.dilation[d]
+        };
+        if x.numel() > 0 && (0..n).any(is_too_much) {
+            return crate::invalid!(
+                "output padding must be smaller than either stride or dilation, but got output_padding={:?}, stride={:?} and dilation={:?}",
+                spec.output_padding,
+                spec.stride,
+                spec.dilation
+            );
+        }
         spec.grad_input(x, w, &spec.transposed_sizes(&x.sizes()[2..], &w.sizes()[2..])?)
     } else {
         spec.conv(x, w)

@@ -141,6 +141,13 @@ impl<'a> Targets<'a> {
                 target.sizes()
             );
         }
+        if let Some(w) = weight.filter(|w| w.sizes()[..] != [sizes[dim]]) {
+            return invalid!(
+                "weight tensor should be defined either for all {} classes or no classes but got weight tensor of shape: {:?}",
+                sizes[dim],
+                w.sizes()
+            );
+        }
         let valid = target.ne(ignored);
         let class = valid.select(target, 0.0);
         let weight = match weight {

@@ -193,6 +193,12 @@ bool number_masks(const OperatorInfo& info, torch::jit::Stack& stack) {
   return true;
 }
 
+bool writes(const Call& call) {
+  const auto tensors = call.tensors();
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorUse& use) { return use.written; });
+}
+
 }  // namespace
 
 Views argument_views(const Call& call) {
@@ -240,6 +246,10 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const RecordingScope scope(info->name);
   resize_arguments(call, *shapes);
   Tensors results = make_results(call, *shapes);
+  // Nothing is computed where all results are arguments, as PyTorch has it for some that are empty.
+  if (!info->users && !shapes->outputs.empty() && shapes->fresh == 0 && !writes(call)) {
+    return return_results(*stack, call, *shapes, results);
+  }
   if (info->seeded) {
     const RandomState state = draw(call.generator(), call.device(), shapes->random_numel);
     call.append_scalar(static_cast<int64_t>(state.seed));

@@ -231,6 +231,22 @@ bool has_unequal_terms(const Call& call) {
   return tensors[0].tensor->sizes()[1] != tensors[1].tensor->sizes()[0];
 }
 
+// Whether strides may lead to one element twice: dimensions that are nested, each as long as all
+// within it, do not.
+bool may_overlap(const c10::TensorImpl& tensor) {
+  if (tensor.is_non_overlapping_and_dense() || tensor.numel() == 0) return false;
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (int64_t d = 0; d < tensor.dim(); ++d)
+    if (tensor.size(d) != 1) dims.emplace_back(tensor.stride(d), tensor.size(d));
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return true;
+    reach += stride * (size - 1);
+  }
+  return false;
+}
+
 }  // namespace
 
 void raise_as_cpu(const Call& call) {
@@ -276,7 +292,7 @@ void check_overlaps(const Call& call) {
 bool writes_elements_twice(const Call& call) {
   const auto tensors = call.tensors();
   return std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
-    return use.written && at::has_internal_overlap(use.tensor) == at::MemOverlap::Yes;
+    return use.written && may_overlap(*use.tensor);
   });
 }
 
