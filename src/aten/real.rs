@@ -18,7 +18,9 @@ pub fn sinh(x: V) -> V {
     odd(x, |x| {
         // (u + u / (u + 1)) / 2 with u = exp(x) - 1: exact near 0.
         let u = x.unary(Op::Expm1);
-        u.lt(1e10).select((u + u / (u + 1.0)) * 0.5, half_exp(x))
+        let is_small = u.lt(1e10);
+        let small = u.moving_where(is_small);
+        is_small.select((small + small / (small + 1.0)) * 0.5, half_exp(x))
     })
 }
 
@@ -39,6 +41,6 @@ pub fn asinh(x: V) -> V {
         // Whose square need not be a number of the type.
         let small = is_large.not().select(x, 1.0);
         let near = (small + small * small / ((small * small + 1.0).sqrt() + 1.0)).unary(Op::Log1p);
-        is_large.select(x.log() + LN_2, near)
+        is_large.select(x.moving_where(is_large).log() + LN_2, near)
     })
 }

@@ -1,8 +1,6 @@
 //! Rules of the pointwise primitives. Half types are computed in f32 and rounded once, as PyTorch's kernels do.
 
 use super::{Flow, Step};
-use crate::graph::Graph;
-use crate::graph::ValueId;
 use crate::graph::math::{V, wide};
 use crate::op::Op;
 
@@ -39,28 +37,17 @@ pub fn atan2<'m>([a, b]: [V<'m>; 2], _: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
     [scale * b, -scale * a]
 }
 
-/// The operand that `wins` has the cotangent. Equal ones share it; but a plain number, which nobody asks for, is a bound
-/// (relu, hardtanh): what stands at it does not move.
+/// The operand that `wins` has the cotangent. Equal ones share it, also if one of them is a number
+/// that repeats: the graph does not tell a bound (relu) from an array that the user filled, so rows
+/// with bounds say themselves what moves at them.
 pub fn extreme<'m>(s: &Step<'m, '_>, wins: Op) -> Flow<'m> {
     let [a, b] = [s.x[0], s.x[1]];
-    let is_bound = |v: V<'m>| s.math.graph(|graph| is_number(graph, v.id));
-    let tie = if is_bound(a) || is_bound(b) { 0.0 } else { 0.5 };
     // NaN neither wins nor loses: it passes everything on.
     let share = |winner: V<'m>, loser: V<'m>, dy: V<'m>| {
         let kept = loser.binary(wins, winner).not().select(dy, 0.0);
-        a.eq(b).select(dy * tie, kept)
+        a.eq(b).select(dy * 0.5, kept)
     };
     binary(s, |_, _, dy| [share(a, b, dy), share(b, a, dy)])
-}
-
-/// Whether a value is one number, known or given, that repeats.
-fn is_number(graph: &Graph, v: ValueId) -> bool {
-    let node = graph.maker(v);
-    match node.op {
-        Op::Const | Op::Scalar => true,
-        Op::Broadcast | Op::Reshape | Op::Cast => is_number(graph, node.inputs[0]),
-        _ => false,
-    }
 }
 
 pub fn select<'m>(s: &Step<'m, '_>) -> Flow<'m> {

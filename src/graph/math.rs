@@ -217,6 +217,23 @@ impl<'m> V<'m> {
         self.math.op(Op::Select, &operands, smallvec![])
     }
 
+    /// `self`, with a slope only where this bool value holds: what the other branch of a formula
+    /// makes of it, be it infinite, is dropped. Without gradients it is `self`.
+    pub fn moving_where(self, holds: V<'m>) -> V<'m> {
+        holds.select(self, self.detached())
+    }
+
+    /// `self`, without a slope.
+    pub fn detached(self) -> V<'m> {
+        self.unary(Op::Detach)
+    }
+
+    /// `self`, to whose slope that of `other` is added, which is finite. No bit of it changes: less
+    /// 0.0, -0.0 stays, too.
+    pub fn adding_slope_of(self, other: V<'m>) -> V<'m> {
+        self - (other.detached() - other)
+    }
+
     /// As another dtype. Of a complex number the real part becomes a real one, and what is not 0 is true.
     pub fn cast(self, dtype: DType) -> V<'m> {
         let from = self.dtype();

@@ -1,6 +1,6 @@
 //! Activation functions and their gradients.
 
-use super::{BACKWARD, PLAIN};
+use super::{BACKWARD, PLAIN, moving};
 use crate::aten::call::{Call, Rule::FloatFormula, Rule::Number, wide};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
@@ -19,7 +19,7 @@ pub const ROWS: &[Row] = &[
         c.elementwise([0, 1], FloatFormula, |[dy, y]| dy * (1.0 - y * y))
     })
     .complex_by(|c| complex_slope(c, |y, one| complex::sub(one, complex::mul(y, y)))),
-    row("relu", PLAIN, |c| c.elementwise([0], Number, |[x]| x.max(0.0))),
+    row("relu", PLAIN, |c| c.elementwise([0], Number, |[x]| moving(c, x, |x| x.ne(0.0)).max(0.0))),
     row("threshold", PLAIN, |c| {
         c.parametric([0], [(1, 0.0), (2, 0.0)], Number, |[x], [limit, value]| {
             x.le(limit).select(value, x)
@@ -38,7 +38,9 @@ pub const ROWS: &[Row] = &[
     }),
     row("rrelu_with_noise", PLAIN, rrelu),
     row("hardtanh", PLAIN, |c| {
-        c.parametric([0], [(1, -1.0), (2, 1.0)], Number, |[x], [low, high]| x.max(low).min(high))
+        c.parametric([0], [(1, -1.0), (2, 1.0)], Number, |[x], [low, high]| {
+            moving(c, x, |x| x.ne(low).and(x.ne(high))).max(low).min(high)
+        })
     }),
     row("hardtanh_backward", BACKWARD, |c| {
         c.parametric([0, 1], [(2, -1.0), (3, 1.0)], Number, |[dy, x], [low, high]| {
@@ -65,13 +67,13 @@ pub const ROWS: &[Row] = &[
     }),
     row("softshrink_backward", BACKWARD, shrunk_slope),
     row("hardshrink_backward", BACKWARD, shrunk_slope),
-    row("hardsigmoid", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| hard_sigmoid(x))),
+    row("hardsigmoid", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| hard_sigmoid(c, x))),
     row("hardsigmoid_backward", BACKWARD, |c| {
         c.elementwise([0, 1], FloatFormula, |[dy, x]| {
             kept(x.gt(-3.0).and(x.lt(3.0)), dy * (1.0 / 6.0))
         })
     }),
-    row("hardswish", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| x * hard_sigmoid(x))),
+    row("hardswish", PLAIN, |c| c.elementwise([0], FloatFormula, |[x]| x * hard_sigmoid(c, x))),
     row("hardswish_backward", PLAIN, |c| {
         c.elementwise([0, 1], FloatFormula, |[dy, x]| {
             let inside = dy * (x * (1.0 / 3.0) + 0.5);
@@ -104,7 +106,9 @@ pub const ROWS: &[Row] = &[
             [(1, 1.0), (2, 1.0), (3, 1.0)],
             FloatFormula,
             |[x], [alpha, scale, inner]| {
-                let low = (x * inner).unary(Op::Expm1) * alpha;
+                // Of a large number it is infinite.
+                let low = moving(c, x, |x| x.le(0.0)) * inner;
+                let low = low.unary(Op::Expm1) * alpha;
                 x.le(0.0).select(low, x) * scale
             },
         )
@@ -217,8 +221,8 @@ fn kept<'a>(condition: V<'a>, x: V<'a>) -> V<'a> {
     condition.select(x, 0.0)
 }
 
-fn hard_sigmoid(x: V) -> V {
-    (x + 3.0).max(0.0).min(6.0) * (1.0 / 6.0)
+fn hard_sigmoid<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
+    moving(c, x + 3.0, |x| x.ne(0.0).and(x.ne(6.0))).max(0.0).min(6.0) * (1.0 / 6.0)
 }
 
 /// log(1 + exp(x)) without overflow.

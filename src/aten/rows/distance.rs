@@ -1,6 +1,8 @@
 //! Distances between all rows of two matrices.
 
 use super::PLAIN;
+use super::pointwise::finite;
+use super::reduce::still_at_zero;
 use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
@@ -38,13 +40,27 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     let y = match p {
         0.0 => sum(size.ne(0.0).cast(size.dtype())),
         1.0 => sum(size),
-        2.0 => sum(size * size).sqrt(),
+        2.0 => still_at_zero(c, sum(size * size)).sqrt(),
         // Of no columns it is 0.
         p if p.is_infinite() && size.sizes().last() == Some(&0) => sum(size),
-        p if p.is_infinite() => size.reduce(Op::ReduceMax, &axis, false),
-        p => sum(size.pow(p)).pow(1.0 / p),
+        p if p.is_infinite() => {
+            let y = size.reduce(Op::ReduceMax, &axis, false);
+            if c.is_differentiated() { equally_steep(y, size) } else { y }
+        }
+        p => {
+            let size = if p < 1.0 { still_at_zero(c, size) } else { size };
+            still_at_zero(c, sum(size.pow(p))).pow(1.0 / p)
+        }
     };
     Ok(vec![y])
+}
+
+/// The largest of each row: all that are equal to it move it as if each were alone.
+fn equally_steep<'a>(largest: V<'a>, size: V<'a>) -> V<'a> {
+    let axis = size.rank() - 1;
+    let is_largest = size.eq(largest.unsqueeze(axis)).and(finite(size));
+    let moved = is_largest.select(size.detached() - size, 0.0);
+    largest.detached() - moved.reduce(Op::Sum, &[axis as i64], false)
 }
 
 /// `(grad[…, P, R], x1, x2, p, distances[…, P, R])` → the gradient of x1, of the sizes that it is broadcast to; of no

@@ -1,6 +1,6 @@
 //! Exponentials and logarithms, circular and hyperbolic functions and their inverses, and what is made of them.
 
-use super::{BACKWARD, PLAIN};
+use super::{BACKWARD, PLAIN, moving};
 use crate::aten::call::{Call, Rule::Float, Rule::FloatFormula};
 use crate::aten::complex::{self, elementary as of_complex};
 use crate::aten::real::{LARGE, asinh, cosh, sinh};
@@ -47,11 +47,11 @@ pub const ROWS: &[Row] = &[
     row("atan", PLAIN, |c| c.elementwise([0], Float, |[x]| x.binary(Op::Atan2, 1.0)))
         .complex_by(|c| map(c, of_complex::atan)),
     row("asin", PLAIN, |c| {
-        c.elementwise([0], FloatFormula, |[x]| x.binary(Op::Atan2, other_leg(x)))
+        c.elementwise([0], FloatFormula, |[x]| x.binary(Op::Atan2, other_leg(c, x)))
     })
     .complex_by(|c| map(c, of_complex::asin)),
     row("acos", PLAIN, |c| {
-        c.elementwise([0], FloatFormula, |[x]| other_leg(x).binary(Op::Atan2, x))
+        c.elementwise([0], FloatFormula, |[x]| other_leg(c, x).binary(Op::Atan2, x))
     })
     .complex_by(|c| map(c, of_complex::acos)),
     row("sinc", PLAIN, |c| {
@@ -74,8 +74,10 @@ pub const ROWS: &[Row] = &[
     row("acosh", PLAIN, |c| {
         c.elementwise([0], FloatFormula, |[x]| {
             let is_large = x.gt(LARGE);
-            let above = is_large.not().select(x, 1.0) - 1.0;
-            let near = (above + (above * (above + 2.0)).sqrt()).unary(Op::Log1p);
+            let x_or_one = is_large.not().select(x, 1.0);
+            let above = x_or_one - 1.0;
+            let square = product(c, above * (above + 2.0), x_or_one * x_or_one);
+            let near = (above + square.sqrt()).unary(Op::Log1p);
             let near = above.lt(0.0).not().select(near, f64::NAN);
             is_large.select(x.log() + LN_2, near)
         })
@@ -96,7 +98,7 @@ pub const ROWS: &[Row] = &[
             let within = x.lt(low).select(low, x.gt(high).select(high, x));
             x = is_given.select(within, x);
         }
-        Ok(vec![(x / (1.0 - x)).log().cast(result)])
+        Ok(vec![log_odds(c, x).cast(result)])
     }),
     row("logit_backward", BACKWARD, |c| {
         let (result, compute) = c.plan(&[0, 1], FloatFormula)?;
@@ -112,15 +114,21 @@ pub const ROWS: &[Row] = &[
     }),
     row("special_entr", PLAIN, |c| {
         c.elementwise([0], FloatFormula, |[x]| {
-            let inside = x.gt(0.0).select(-x * x.log(), x.abs());
+            let some = moving(c, x, |x| x.ne(0.0));
+            let inside = x.gt(0.0).select(-some * some.log(), x.abs());
+            let inside = match c.is_differentiated() {
+                // A root is 0 and infinitely steep there, too.
+                true => x.eq(0.0).select((x + 0.0).sqrt(), inside),
+                false => inside,
+            };
             x.lt(0.0).not().select(inside, f64::NEG_INFINITY)
         })
     }),
-    row("xlogy", OF_TWO, |c| c.elementwise([0, 1], FloatFormula, |[a, b]| times(a, b, b.log()))),
+    row("xlogy", OF_TWO, |c| c.elementwise([0, 1], FloatFormula, |[a, b]| times(c, a, b, b.log()))),
     row(
         "special_xlog1py",
         &["", "self_scalar", "other_scalar", "out", "self_scalar_out", "other_scalar_out"],
-        |c| c.elementwise([0, 1], FloatFormula, |[a, b]| times(a, b, b.unary(Op::Log1p))),
+        |c| c.elementwise([0, 1], FloatFormula, |[a, b]| times(c, a, b, b.unary(Op::Log1p))),
     ),
 ];
 
@@ -151,8 +159,16 @@ fn log_of_sum<'a>(a: V<'a>, b: V<'a>, apart: V<'a>) -> V<'a> {
 }
 
 /// `a * log`, the logarithm of `b`; 0 where `a` is, unless `b` is no number.
-fn times<'a>(a: V<'a>, b: V<'a>, log: V<'a>) -> V<'a> {
-    let product = a.ne(0.0).select(a * log, 0.0);
+fn times<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>, log: V<'a>) -> V<'a> {
+    let is_some = a.ne(0.0);
+    let product = match c.is_differentiated() {
+        true => {
+            // The slope of a 0 is the logarithm where there is one; + 0.0 takes its sign.
+            let product = a * is_some.or(finite(log)).select(log, 0.0);
+            is_some.select(product, product + 0.0)
+        }
+        false => is_some.select(a * log, 0.0),
+    };
     b.ne(b).select(b, product)
 }
 
@@ -164,10 +180,30 @@ fn logarithm(x: V, base: f64) -> V {
     // What rounding missed is no part of the slope; there is none where the logarithm is infinite.
     let missed = whole - log;
     let is_power = power.binary(Op::Eq, x).and(missed.abs().lt(0.5));
-    log + is_power.select(missed, 0.0).unary(Op::Detach)
+    log + is_power.select(missed, 0.0).detached()
 }
 
 /// The other leg of a right triangle with hypotenuse 1.
-fn other_leg(x: V) -> V {
-    ((1.0 - x) * (1.0 + x)).sqrt()
+fn other_leg<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
+    product(c, (1.0 - x) * (1.0 + x), -x * x).sqrt()
+}
+
+/// A product of which a root is taken, with the slope of a polynomial that differs from it by a
+/// number: where a factor is 0 the root's slope is infinite, and the product's rule multiplies them.
+fn product<'a>(c: &Call<'a>, product: V<'a>, alike: V<'a>) -> V<'a> {
+    if c.is_differentiated() { product.detached().adding_slope_of(alike) } else { product }
+}
+
+/// log(x / (1 - x)): with the infinite slopes at its ends, where the quotient's rule multiplies them
+/// by 0, and none where `x` is no probability.
+fn log_odds<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
+    let (at_start, at_end) = (x.eq(0.0), x.eq(1.0));
+    let between = moving(c, x, |_| at_start.or(at_end).not());
+    let log = (between / (1.0 - between)).log();
+    if !c.is_differentiated() {
+        return log;
+    }
+    let log = at_start.select(x.log(), at_end.select(-(1.0 - x).log(), log));
+    let is_none = x.lt(0.0).or(x.gt(1.0));
+    is_none.select(log.moving_where(is_none) * f64::NAN, log)
 }

@@ -1,7 +1,7 @@
 //! Loss functions and their gradients. `reduction` is 0 for none, 1 for mean, 2 for sum.
 
 use super::random::are_probabilities;
-use super::{BACKWARD, PLAIN, always};
+use super::{BACKWARD, PLAIN, always, moving};
 use crate::aten::call::{Call, Rule, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
@@ -41,8 +41,16 @@ pub const ROWS: &[Row] = &[
         let (dtype, compute) = c.plan(&[0, 1], Rule::Formula)?;
         let [x, target] = c.numbers([0, 1], compute)?;
         // Logarithms are bounded, so that a certain wrong guess has a finite loss.
-        let (yes, no) = (x.log().max(-100.0), (-x).unary(Op::Log1p).max(-100.0));
-        let each = weighted(c, 2, (target - 1.0) * no - target * yes)?;
+        // Near an edge its slope is bounded, too.
+        let is_inside = ((1.0 - x) * x).gt(EDGE);
+        let inside = moving(c, x, |_| is_inside);
+        let (yes, no) = (inside.log().max(-100.0), (-inside).unary(Op::Log1p).max(-100.0));
+        let mut each = (target - 1.0) * no - target * yes;
+        if c.is_differentiated() {
+            let away = x - target.detached();
+            each = each.adding_slope_of(is_inside.not().select(away * away * (0.5 / EDGE), 0.0));
+        }
+        let each = weighted(c, 2, each)?;
         let zero = are_probabilities(x).expected(Expectation::InputProbabilities)
             + are_probabilities(target).expected(Expectation::TargetProbabilities);
         Ok(vec![(reduced(each, c.int(3, 1)?) + zero.cast(compute)).cast(dtype)])
@@ -51,11 +59,14 @@ pub const ROWS: &[Row] = &[
     row("binary_cross_entropy_backward", BACKWARD, |c| {
         let (dtype, compute) = c.plan(&[0, 1, 2], Rule::Formula)?;
         let [dy, x, target] = c.numbers([0, 1, 2], compute)?;
-        let each = weighted(c, 3, dy * (x - target) / ((1.0 - x) * x).max(1e-12))?;
+        let each = weighted(c, 3, dy * (x - target) / ((1.0 - x) * x).max(EDGE))?;
         let scale = if c.int(4, 1)? == 1 { 1.0 / x.numel() as f64 } else { 1.0 };
         Ok(vec![(each * scale).cast(dtype)])
     }),
 ];
+
+/// What PyTorch divides a slope by at least, where a probability is 0 or 1.
+const EDGE: f64 = 1e-12;
 
 fn reduced(x: V, reduction: i64) -> V {
     let axes: Dims = (0..x.rank() as i64).collect();
@@ -105,7 +116,10 @@ fn slope<'a>(
 
 fn smooth_l1<'a>(away: V<'a>, beta: V<'a>) -> V<'a> {
     let d = away.abs();
-    d.lt(beta).select(0.5 * d * d / beta, d - 0.5 * beta)
+    let is_near = d.lt(beta);
+    // Nothing is near where `beta` is 0.
+    let near = d.moving_where(is_near);
+    is_near.select(0.5 * near * near / beta, d - 0.5 * beta)
 }
 
 /// The targets of a negative log likelihood loss.

@@ -35,6 +35,8 @@ mod triangular;
 mod unfold;
 
 use super::Row;
+use super::call::Call;
+use crate::graph::math::V;
 
 pub const FAMILIES: &[&[Row]] = &[
     pointwise::ROWS,
@@ -74,6 +76,11 @@ pub const FAMILIES: &[&[Row]] = &[
 const PLAIN: &[&str] = &["", "out"];
 /// Overloads of a backward operator.
 const BACKWARD: &[&str] = &["", "grad_input"];
+
+/// `x`, which in a trace that takes gradients has a slope only where a condition holds.
+fn moving<'a>(c: &Call<'a>, x: V<'a>, holds: impl FnOnce(V<'a>) -> V<'a>) -> V<'a> {
+    if c.is_differentiated() { x.moving_where(holds(x)) } else { x }
+}
 
 /// Of a row that refuses some numbers whatever its dtypes.
 fn always(_: crate::dtype::DType) -> bool {

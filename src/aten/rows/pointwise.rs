@@ -1,6 +1,6 @@
 //! Arithmetic, comparisons and logic, element by element.
 
-use super::PLAIN;
+use super::{PLAIN, moving};
 use crate::aten::call::{Call, Rule};
 use crate::aten::facts::{LEAVES_BOOLS, LEAVES_INTEGERS};
 use crate::aten::{Outs, Row, complex, row};
@@ -116,7 +116,7 @@ pub const ROWS: &[Row] = &[
             return power(c);
         }
         // An exponent that varies may be a half: a root, which is none of a negative infinity, where a power is.
-        c.elementwise([0, 1], Rule::Rounded, |[a, b]| b.eq(0.5).select(a.sqrt(), a.pow(b)))
+        c.elementwise([0, 1], Rule::Rounded, |[a, b]| root_or_power(c, a, b))
     })
     .special(|arg, value| arg == 1 && EXPONENTS.contains(&value))
     .essential(|_, value| value < 0.0)
@@ -395,6 +395,19 @@ fn is_number(arg: &Arg) -> bool {
     matches!(arg, Arg::Int(_) | Arg::Float(_) | Arg::Bool(_))
 }
 
+/// A root where the exponent is a half, else a power.
+fn root_or_power<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>) -> V<'a> {
+    let is_half = b.eq(0.5);
+    let root = moving(c, a, |_| is_half).sqrt();
+    if !c.is_differentiated() || !matches!(c.arg(1), Arg::Tensor(_)) {
+        return is_half.select(root, moving(c, a, |_| is_half.not()).pow(b));
+    }
+    // The base is a number, and the root's slope with the exponent that of the power.
+    let power = a.pow(b);
+    let slope = finite(power).select(power, 0.0);
+    is_half.select(root.detached().adding_slope_of(slope), power)
+}
+
 fn power<'a>(c: &Call<'a>) -> Outs<'a> {
     let is_whole = !c.common(&[0, 1])?.is_float();
     let Some(&known) = EXPONENTS.iter().find(|&&e| c.is(1, e, f64::NAN) && !(is_whole && e < 0.0))
@@ -411,7 +424,12 @@ fn power<'a>(c: &Call<'a>) -> Outs<'a> {
         0.5 => x.sqrt(),
         -0.5 => x.unary(Op::Rsqrt),
         -1.0 => 1.0 / x,
-        _ => 1.0 / (x * x),
+        _ => {
+            // The slope at 0 is infinite, and has a sign.
+            let some = moving(c, x, |x| x.ne(0.0));
+            let y = 1.0 / (some * some);
+            if c.is_differentiated() { x.eq(0.0).select((1.0 / x).abs(), y) } else { y }
+        }
     };
     Ok(vec![y.cast(result)])
 }

@@ -1,7 +1,7 @@
 //! Reductions, and what goes along one dimension.
 
 use super::elementary::log_add_exp;
-use super::{PLAIN, always};
+use super::{PLAIN, always, moving};
 use crate::aten::call::{Call, wide, wrap_dim};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
@@ -264,7 +264,13 @@ fn variance<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>)> {
 
 fn deviation<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>)> {
     let (variance, mean, dtype) = moments(c)?;
-    Ok((variance.sqrt().cast(dtype), mean))
+    Ok((still_at_zero(c, variance).sqrt().cast(dtype), mean))
+}
+
+/// `x`, without a slope at 0: that of a root is infinite there, and PyTorch's norms and deviations
+/// have none.
+pub fn still_at_zero<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
+    moving(c, x, |x| x.ne(0.0))
 }
 
 /// Variance in the dtype of computation, the mean, and the dtype of the variance: real, of complex numbers too, whose distance
@@ -313,16 +319,16 @@ fn norm<'a>(c: &Call<'a>, order: f64, dtype: Option<DType>) -> Outs<'a> {
     let dtype = x.dtype();
     let x = x.cast(wide(dtype));
     let (axes, keep) = (axes(c, Some(2), x.rank())?, c.bool(3, false)?);
-    Ok(vec![norm_over(x, order, &axes, keep).cast(dtype)])
+    Ok(vec![norm_over(c, x, order, &axes, keep).cast(dtype)])
 }
 
-fn norm_over<'a>(x: V<'a>, order: f64, axes: &[i64], keep: bool) -> V<'a> {
+fn norm_over<'a>(c: &Call<'a>, x: V<'a>, order: f64, axes: &[i64], keep: bool) -> V<'a> {
     let total = |terms: V<'a>| terms.reduce(Op::Sum, axes, keep);
     // The norm of one number is its size, though its power may be no number of the type.
     if order != 0.0 && count(x, axes) == 1.0 {
         total(x.abs())
     } else if order == 2.0 {
-        total(x * x).sqrt()
+        still_at_zero(c, total(x * x)).sqrt()
     } else if order == 1.0 {
         total(x.abs())
     } else if order == 0.0 {
@@ -332,7 +338,9 @@ fn norm_over<'a>(x: V<'a>, order: f64, axes: &[i64], keep: bool) -> V<'a> {
     } else if order == f64::NEG_INFINITY {
         x.abs().reduce(Op::ReduceMin, axes, keep)
     } else {
-        total(x.abs().pow(order)).pow(1.0 / order)
+        let size = x.abs();
+        let size = if order < 1.0 { still_at_zero(c, size) } else { size };
+        still_at_zero(c, total(size.pow(order))).pow(1.0 / order)
     }
 }
 
@@ -352,7 +360,7 @@ fn renorm<'a>(c: &Call<'a>) -> Outs<'a> {
     }
     let others: Dims = (0..x.rank() as i64).filter(|&axis| axis != dim).collect();
     let compute = wide(x.dtype());
-    let norm = norm_over(x.cast(compute), order, &others, true);
+    let norm = norm_over(c, x.cast(compute), order, &others, true);
     let factor =
         norm.gt(most).select(c.math.constant(most, compute) / (norm + 1e-7), 1.0).cast(x.dtype());
     Ok(vec![x * factor])
