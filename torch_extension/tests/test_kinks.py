@@ -203,3 +203,53 @@ def test_a_number_is_a_bound():
         y = context.apply(f"aten::{name}", x)
         (dx,) = context.grad(context.apply("aten::sum", y), [x])
         np.testing.assert_array_equal(dx.numpy(), np.full(3, expected, "f4"))
+
+
+@pytest.mark.parametrize("scales", [False, True], ids=["plain", "by frequency"])
+@pytest.mark.parametrize("padding", [-1, 2])
+def test_embeddings(padding, scales):
+    index = np.array([[0, 2, 2], [1, 0, 3], [2, 0, 5]])
+    table = np.arange(-9.0, 9).reshape(6, 3)
+    check(lambda op, x, i: op("aten::embedding", x, i, padding, scales), table, index)
+    check(lambda op, x, i: op("aten::embedding", x, i, padding, scales), table, index[:0])
+
+
+@pytest.mark.parametrize("scales", [False, True], ids=["plain", "by frequency"])
+def test_bags(scales):
+    index, offsets = np.array([0, 2, 2, 1, 0, 3, 0, 5]), np.array([0, 3, 3, 4])
+
+    def bags(op, table, index, offsets):
+        if op is in_torch and scales:
+            # PyTorch's CPU kernel divides by the counts of other rows.
+            rows = op("aten::embedding", table, index, 2, True) * (index != 2)[:, None]
+            bag = torch.tensor([0, 0, 0, 2, 3, 3, 3, 3])
+            return torch.zeros(4, 3, dtype=table.dtype).index_add(0, bag, rows)
+        arguments = scales, 0, False, None, False, 2
+        return op("aten::_embedding_bag", table, index, offsets, *arguments, outs=4)[0]
+
+    check(bags, np.arange(-9.0, 9).reshape(6, 3), index, offsets)
+
+
+def test_an_index_that_is_repeated_along_the_wrong_dimension():
+    """A list that is repeated, as many times as it has elements, picks along its own dimension."""
+    n = 3
+    x, index = np.arange(9.0).reshape(n, n), np.array([2, 0, 0])
+
+    def repeated(op, i):
+        return i.expand(n, n) if op is in_torch else op("broadcast", i, [n, n])
+
+    for dim in range(2):
+        check(lambda op, x, i, d=dim: op("aten::gather", x, d, repeated(op, i)), x, index)
+        check(
+            lambda op, x, i, y, d=dim: op("aten::scatter_add", x, d, repeated(op, i), y),
+            x,
+            index,
+            x + 1.0,
+        )
+        context = Context()
+        y = context.apply(
+            "aten::gather", context.tensor(x), dim, repeated(context.apply, context.tensor(index))
+        )
+        np.testing.assert_array_equal(
+            y.numpy(), np.take_along_axis(x, np.broadcast_to(index, (n, n)), dim)
+        )

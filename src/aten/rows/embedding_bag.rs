@@ -1,7 +1,7 @@
 //! Rows of a table, put together by bag: sums, means or maxima of some neighbours in the list of indices.
 
 use super::always;
-use super::index::{rows_added, scattered, take};
+use super::index::{by_frequency, rows_added, scattered, take};
 use super::search::bound;
 use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
@@ -78,6 +78,9 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     }
     let sizes = rows_added(zeros(DType::I64, &[bags]), bag, counts.cast(DType::I64), 0);
     let mut rows = take(table, index, 0).cast(compute);
+    if c.is_differentiated() && c.bool(3, false)? {
+        rows = by_frequency(rows, index, table)?;
+    }
     if let Some(weights) = c.optional(6)? {
         rows = rows * column(weights.cast(compute));
     }

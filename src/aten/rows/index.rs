@@ -1,5 +1,6 @@
 //! Joining, picking and scattering.
 
+use super::pointwise::finite;
 use super::{PLAIN, always};
 use crate::aten::call::Call;
 use crate::aten::call::{wide, wrap_dim};
@@ -7,7 +8,7 @@ use crate::aten::facts::{CHECKS_INTEGERS, ONE_FLOAT, REFUSES_OF_NOTHING};
 use crate::aten::promote::{Operand, result_type};
 use crate::aten::{Outs, Row, complex, row};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::graph::Guard;
 use crate::graph::math::{V, together};
 use crate::invalid;
@@ -27,9 +28,7 @@ pub const ROWS: &[Row] = &[
     row("tril", PLAIN, |c| triangle(c, Op::Le)).complex(),
     row("triu", PLAIN, |c| triangle(c, Op::Ge)).complex(),
     row("index_select", PLAIN, index_select).refuses(always).complex(),
-    row("embedding", PLAIN, |c| Ok(vec![take(c.tensor(0)?, c.tensor(1)?, 0)]))
-        .refuses(always)
-        .complex(),
+    row("embedding", PLAIN, embedding).refuses(always).complex(),
     row("embedding_dense_backward", PLAIN, embedding_backward).refuses(always),
     row("gather", PLAIN, gather).refuses(always).complex(),
     row("scatter", &["src", "value", "src_out", "value_out"], |c| scatter(c, Reduction::Last))
@@ -113,7 +112,8 @@ fn as_rows<'a>(base: V<'a>, index: V<'a>, dim: usize) -> Option<V<'a>> {
     let (sizes, of_base) = (index.sizes(), base.sizes());
     let &n = sizes.get(dim)?;
     let differs = |d: usize| d != dim && sizes[d] != of_base[d];
-    if sizes.len() != of_base.len() || (0..sizes.len()).any(differs) || index.numel() <= n {
+    let is_as_deep = column.rank() == sizes.len() && sizes.len() == of_base.len();
+    if !is_as_deep || (0..sizes.len()).any(differs) || index.numel() <= n {
         return None;
     }
     let is_column = column.numel() == n && column.sizes().get(dim) == Some(&n);
@@ -248,6 +248,47 @@ fn index_select<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![if x.rank() == 0 { y.reshape(&[]) } else { y }])
 }
 
+/// `(weight, indices, padding_idx, scale_grad_by_freq, sparse)`: the last three are about the
+/// gradient.
+fn embedding<'a>(c: &Call<'a>) -> Outs<'a> {
+    let (table, index) = (c.tensor(0)?, c.tensor(1)?);
+    let y = take(table, index, 0);
+    if !c.is_differentiated() {
+        return Ok(vec![y]);
+    }
+    let column = |v: V<'a>| v.unsqueeze(v.rank());
+    let padding = c.int(2, -1)?;
+    let y = match padding >= 0 {
+        true => y.moving_where(column(index.ne(c.math.constant_int(padding, index.dtype())))),
+        false => y,
+    };
+    Ok(vec![if c.bool(3, false)? { by_frequency(y, index, table)? } else { y }])
+}
+
+/// Rows that `index` took of a table, whose slopes are divided by how often it took each. Errors:
+/// `Unsupported` of complex numbers.
+pub fn by_frequency<'a>(rows: V<'a>, index: V<'a>, table: V<'a>) -> Result<V<'a>> {
+    if rows.dtype().is_complex() {
+        let message = "embedding: a gradient of complex numbers by frequency";
+        return Err(Error::new(Code::Unsupported, message));
+    }
+    if !rows.dtype().is_float() {
+        return Ok(rows);
+    }
+    let (dtype, compute) = (rows.dtype(), wide(rows.dtype()));
+    let times = times_of(index.reshape(&[index.numel()]), table.sizes()[0], compute);
+    let times = times.reshape(&index.sizes()).unsqueeze(index.rank());
+    let shares = finite(rows).select(rows, 0.0).cast(compute) / times;
+    Ok(rows.detached().adding_slope_of(shares.cast(dtype)))
+}
+
+/// How often each of a list of indices of `rows` rows is in it.
+fn times_of<'a>(index: V<'a>, rows: i64, dtype: DType) -> V<'a> {
+    let math = index.math();
+    let ones = math.full(1.0, dtype, &index.sizes());
+    take(rows_added(math.zeros(dtype, &[rows]), index, ones, 0), index, 0)
+}
+
 /// `(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)`: repeated rows add up in f32 at least.
 fn embedding_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let (dy, index) = (c.tensor(0)?, c.tensor(1)?);
@@ -259,20 +300,16 @@ fn embedding_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let index = index.reshape(&[n]);
     let mut dy = dy.reshape(&[n, width]).cast(compute);
     let column = |v: V<'a>| v.reshape(&[n, 1]);
-    let axis = || smallvec![Attr::Int(0)];
     let padding = c.int(3, -1)?;
     if padding >= 0 {
         let real = index.ne(c.math.constant_int(padding, index.dtype()));
         dy = column(real).select(dy, 0.0);
     }
     if c.bool(4, false)? {
-        let zeros = c.math.full(0.0, compute, &[rows]);
-        let ones = c.math.full(1.0, compute, &[n]);
-        let frequency = c.math.op(Op::IndexAdd, &[zeros, index, ones], axis());
-        dy = dy / column(take(frequency, index, 0));
+        dy = dy / column(times_of(index, rows, compute));
     }
     let zeros = c.math.full(0.0, compute, &[rows, width]);
-    Ok(vec![c.math.op(Op::IndexAdd, &[zeros, index, dy], axis()).cast(dtype)])
+    Ok(vec![c.math.op(Op::IndexAdd, &[zeros, index, dy], smallvec![Attr::Int(0)]).cast(dtype)])
 }
 
 /// `(self, dim, index)`. An index without elements may have any dtype and rank, as in PyTorch.
