@@ -143,14 +143,26 @@ DEVICE void sum_pool_grad(const Windows& w, i64 planes, const T* dy, T* dx) {
   put(dx + i, (Held<T>)sum);
 }
 
-// The first of the largest, the last NaN; 0 and index 0 where there is nothing but padding.
+// The place in an input plane of the first tap at a pixel that lies before no element.
+DEVICE i64 start(const Windows& w, const Point& pixel) {
+  u64 flat = 0;
+  for (int d = 0; d < 3; d++) {
+    i64 i = pixel.at[d] * w.stride[d] - w.padding[d];
+    if (i < 0) i += (w.dilation[d] - 1 - i) / w.dilation[d] * w.dilation[d];
+    flat = flat * (u64)w.input[d] + (u64)i;
+  }
+  return (i64)flat;
+}
+
+// The first of the largest, the last NaN; where there is nothing but padding, the least number and
+// where the window starts.
 template <class T>
 DEVICE void max_pool(const Windows& w, i64 planes, const T* x, T* y, i64* index) {
   const i64 i = thread_number(), pixels = volume(w.output);
   if (i >= planes * pixels) return;
   const T* from = x + i / pixels * volume(w.input);
   const Point pixel = point(i % pixels, w.output);
-  Held<T> best = 0;
+  Held<T> best = lowest<Held<T>>();
   i64 where = -1;
   for (i64 tap = 0; tap < volume(w.kernel); tap++) {
     const i64 at = met(w, pixel, point(tap, w.kernel));
@@ -160,7 +172,7 @@ DEVICE void max_pool(const Windows& w, i64 planes, const T* x, T* y, i64* index)
     best = value, where = at;
   }
   put(y + i, best);
-  index[i] = where < 0 ? 0 : where;
+  index[i] = where < 0 ? start(w, pixel) : where;
 }
 
 // Adds dy where the indices, which are right, say, in order: a block for each plane. dx is 0

@@ -1,8 +1,10 @@
 //! Rules of indexing: what is read somewhere is added there, and the other way round. Sums of half types are taken in f32.
 
 use super::{Flow, Step};
+use crate::dtype::DType;
 use crate::graph::math::{V, wide};
 use crate::op::index::Reduction;
+use crate::op::nn::may_meet_nothing;
 use crate::op::{Attr, Attrs, Op};
 use crate::shape::{Dims, numel};
 use smallvec::smallvec;
@@ -123,8 +125,25 @@ pub fn top_k<'m>(s: &Step<'m, '_>) -> Flow<'m> {
 }
 
 pub fn max_pool<'m>(s: &Step<'m, '_>) -> Flow<'m> {
-    let spatial = Attr::Ints(s.x[0].sizes()[2..].into());
-    Ok(vec![Some(s.math.op(Op::MaxPoolGrad, &[s.dy(), s.y[1]], smallvec![spatial]))])
+    let lists = [s.attrs[2].ints(), s.attrs[3].ints()];
+    Ok(vec![Some(of_max_pool([s.dy(), s.y[1]], &s.x[0].sizes()[2..], lists))])
+}
+
+/// The gradient of maxima of windows over `spatial`: of `dy` and where they were, `[n, c, s…]`. A window that meets padding only
+/// may have its place beyond the plane: nothing has its gradient.
+pub fn of_max_pool<'m>(
+    [dy, index]: [V<'m>; 2],
+    spatial: &[i64],
+    [padding, dilation]: [&[i64]; 2],
+) -> V<'m> {
+    let math = dy.math();
+    let attrs = smallvec![Attr::Ints(spatial.into())];
+    if !may_meet_nothing(padding, dilation) {
+        return math.op(Op::MaxPoolGrad, &[dy, index], attrs);
+    }
+    let inside = index.lt(math.constant_int(numel(spatial), DType::I64));
+    let operands = [inside.select(dy, 0.0), inside.select(index, 0.0)];
+    math.op(Op::MaxPoolGrad, &operands, attrs)
 }
 
 pub fn max_pool_grad<'m>(s: &Step<'m, '_>) -> Flow<'m> {

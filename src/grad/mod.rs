@@ -24,6 +24,7 @@ use crate::graph::{Graph, NodeId, ValueId};
 use crate::invalid;
 use crate::op::{Attr, Attrs, Op, host};
 use collective::Tokens;
+pub use index::of_max_pool;
 pub use reduce::{of_cumprod, of_prod, places_of_cummax};
 use table::{Rule, rule};
 

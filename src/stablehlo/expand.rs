@@ -10,6 +10,7 @@ use crate::graph::{Graph, Node};
 use crate::op::array::integer_range;
 use crate::op::index::Reduction;
 use crate::op::movement::view_of;
+use crate::op::nn::may_meet_nothing;
 use crate::op::{Attr, Attrs, Op, Ty};
 use crate::shape::{Dims, contiguous_strides};
 use smallvec::smallvec;
@@ -162,6 +163,19 @@ fn max_pool<'m>(x: V<'m>, attrs: &Attrs, out: &Ty) -> Result<Option<Vec<V<'m>>>>
     let strides = contiguous_strides(&sizes[2..]);
     let mut best = math.zeros(out.dtype, &out.sizes);
     let mut place = math.zeros(DType::I64, &out.sizes);
+    if may_meet_nothing(padding, dilation) {
+        best = least.broadcast(&out.sizes);
+        for d in 0..spatial.len() {
+            let i = math.iota(&out.sizes, d + 2, DType::I64) * int(math, stride[d]);
+            let i = i - int(math, padding[d]);
+            // Of those before the input the first that a tap reaches.
+            let step = int(math, dilation[d]);
+            let after = (int(math, 0) - i).rem(step);
+            let first = after.eq(int(math, 0)).select(after, step - after);
+            let i = i.lt(int(math, 0)).select(first, i);
+            place = place + i * int(math, strides[d]);
+        }
+    }
     let mut seen = math.zeros(DType::Bool, &out.sizes);
     for tap in taps {
         let (mut starts, mut steps) =

@@ -73,6 +73,47 @@ def test_what_was_pooled_goes_back(sizes):
     torch.testing.assert_close(found, expected)
 
 
+DILATED = [
+    (F.max_pool1d, (1, 1, 3), 1, 4),
+    (F.max_pool1d, (2, 3, 3), 3, 5),
+    (F.max_pool2d, (1, 1, 3, 3), 1, 4),
+    (F.max_pool2d, (2, 3, 3), (1, 3), (4, 5)),
+    (F.max_pool2d, (1, 2, 6, 3), 1, (2, 4)),
+    (F.max_pool3d, (1, 2, 3, 3, 3), 1, 4),
+]
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32], ids=str
+)
+@pytest.mark.parametrize("pool", DILATED, ids=str)
+def test_windows_that_meet_padding_only(pool, dtype):
+    call, sizes, padding, dilation = pool
+    if call is F.max_pool1d and not dtype.is_floating_point:
+        pytest.skip("PyTorch has none")
+    found = []
+    for device in (DEVICE, "cpu"):
+        x = numbers(sizes, dtype).to(device)
+        values, places = call(x, 2, 1, padding, dilation, return_indices=True)
+        alone = call(x, 2, 1, padding, dilation)
+        found.append([values.cpu(), places.cpu(), alone.cpu()])
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_windows_that_meet_padding_only_have_no_slope():
+    # The place is beyond the plane; PyTorch's CPU kernel adds there, in memory that is another's.
+    x = torch.ones(2, 1, 3, 3, device=DEVICE, requires_grad=True)
+    F.max_pool2d(x, 2, 1, 1, 4).sum().backward()
+    assert x.grad.cpu().eq(0).all()
+    # Here all are in the plane.
+    found = []
+    for device in (DEVICE, "cpu"):
+        x = torch.zeros(1, 1, 6, 3).to(device).requires_grad_()
+        F.max_pool2d(x, 2, 1, 1, (2, 4)).sum().backward()
+        found.append(x.grad.cpu())
+    torch.testing.assert_close(*found)
+
+
 def test_places_that_there_are_not():
     places = torch.tensor([[[9]]], device=DEVICE)
     with pytest.raises((IndexError, RuntimeError)):

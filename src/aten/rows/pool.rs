@@ -8,6 +8,7 @@ use crate::aten::call::{Call, wide};
 use crate::aten::{Outs, Row, row};
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::grad::of_max_pool;
 use crate::graph::Guard;
 use crate::graph::math::{Math, V};
 use crate::invalid;
@@ -83,12 +84,16 @@ fn max_pool<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     Ok(results.into_iter().map(|y| unbatched(y, x)).collect())
 }
 
-/// `(grad_output, self, …)`, the indices as argument `indices`.
+/// `(grad_output, self, …)`, the indices as argument `indices`; before them windows as of [`max_pool`], if they are dilated.
 fn max_pool_backward<'a>(c: &Call<'a>, n: usize, indices: usize) -> Outs<'a> {
     let (dy, x) = (c.tensor(0)?, c.ty(1)?);
-    let spatial: Dims = x.sizes[x.rank().saturating_sub(n)..].into();
     let operands = [batched(dy, n)?, batched(c.tensor(indices)?, n)?];
-    let dx = c.math.op(Op::MaxPoolGrad, &operands, smallvec![Attr::Ints(spatial)]);
+    c.math.check()?;
+    let [padding, dilation] = match indices {
+        7 => [list(c, 4, n, &[0])?, list(c, 5, n, &[1])?],
+        _ => [Dims::new(), Dims::new()],
+    };
+    let dx = of_max_pool(operands, &x.sizes[x.rank().saturating_sub(n)..], [&padding, &dilation]);
     c.math.check()?;
     Ok(vec![unbatched(dx, dy)])
 }

@@ -99,6 +99,30 @@ fn max_pool_and_its_gradient() {
     check("dx", &dx, F32, &[1, 3, 3], &[0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 3.0, 4.0, 0.0]);
 }
 
+/// As PyTorch's CPU kernels say: such a window is -inf, from where it starts, which may be no place in the plane.
+#[test]
+fn max_pool_of_padding_only() {
+    let of = |sizes: &[i64], lists: [&[i64]; 2], want: [&[f64]; 2], of_x: &[f64]| {
+        let x = wave(F32, sizes, 0);
+        let [padding, dilation] = lists.map(ints);
+        let window = [ints(&[2]), ints(&[1]), padding, dilation, flag(false)];
+        let got = apply("aten::max_pool2d_with_indices", &[&[(&x).into()], &window[..]].concat());
+        let got = got.unwrap();
+        assert_eq!([&got[0], &got[1]].map(|array| array.to_f64s()), want);
+        let dy = Array::from_f64(F32, &got[0].ty.sizes, &vec![1.0; got[0].len()]);
+        let operands = [(&dy).into(), (&x).into()];
+        let args = [&operands[..], &window, &[(&got[1]).into()]].concat();
+        check("dx", &only("aten::max_pool2d_with_indices_backward", &args), F32, sizes, of_x);
+    };
+    let inf = f64::NEG_INFINITY;
+    of(&[1, 3, 3], [&[1], &[4]], [&[inf], &[12.0]], &[0.0; 9]);
+    // Where the place is in the plane, its element has the gradient.
+    let places = [6.0, 3.0, 6.0, 9.0, 12.0, 15.0];
+    let mut dx = [0.0; 18];
+    places.iter().for_each(|&at| dx[at as usize] += 1.0);
+    of(&[1, 6, 3], [&[1], &[2, 4]], [&[inf; 6], &places], &dx);
+}
+
 fn average(x: &Array, args: &[TrialArg]) -> Array {
     only("aten::avg_pool2d", &[&[x.into()], args].concat())
 }

@@ -164,16 +164,17 @@ fn add<L: RowMath>(sums: &mut [L], x: &[L]) {
 }
 
 pub fn max_pool(attrs: &[Attr], x: &Bound, writes: &[Bound]) -> Result<()> {
-    let shape = Shape::new(&windows_of_pool(x.sizes(), writes[0].sizes(), attrs));
-    by_float!(x.dtype, max_pool_as(&shape, x, writes));
+    let windows = windows_of_pool(x.sizes(), writes[0].sizes(), attrs);
+    by_float!(x.dtype, max_pool_as(&windows, x, writes));
     Ok(())
 }
 
 fn max_pool_as<S: RowOf<L>, L: RowMath + TileElement + PartialOrd>(
-    shape: &Shape,
+    windows: &Windows,
     x: &Bound,
     writes: &[Bound],
 ) {
+    let shape = Shape::new(windows);
     let x = x.dense::<S>().chunks_exact(shape.plane);
     let y = writes[0].result::<S>().chunks_exact_mut(shape.pixels);
     let index = writes[1].result::<i64>().chunks_exact_mut(shape.pixels);
@@ -194,9 +195,10 @@ fn max_pool_as<S: RowOf<L>, L: RowMath + TileElement + PartialOrd>(
                 }
                 index[pixel] = at as i64;
             });
-            for (y, index) in y.iter_mut().zip(index) {
+            for (pixel, (y, index)) in y.iter_mut().zip(index).enumerate() {
                 if *index < 0 {
-                    (*y, *index) = (S::store(L::from(0.0)), 0);
+                    *y = S::store(L::from(f32::NEG_INFINITY));
+                    *index = windows.start(pixel) as i64;
                 } else {
                     *y = x[*index as usize];
                 }

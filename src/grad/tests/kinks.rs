@@ -46,6 +46,17 @@ fn equal_maxima_share() {
     same(&found, &[&[0.5, 0.0, 0.5]]);
 }
 
+/// Of lines of 3 elements with taps 5 apart: the windows in the middle meet nothing, and their places are 3 and 4.
+#[test]
+fn maxima_of_padding_only() {
+    let lists = [2, 1, 3, 5].map(|number| Attr::Ints(smallvec![number]));
+    let attrs = lists.into_iter().chain([Attr::Bool(false)]);
+    let found = slopes(&[&[1.0, 2.0, 4.0]], |math, x| {
+        math.ops(Op::MaxPool, &[x[0].reshape(&[1, 1, 3])], attrs.clone().collect()).unwrap()[0]
+    });
+    same(&found, &[&[1.0, 0.0, 1.0]]);
+}
+
 #[test]
 fn powers_of_and_to_zero() {
     let rows: [&[f64]; 2] = [&[0.0, 0.0, 0.0, 2.0, -2.0], &[0.0, 2.0, 1.0, 0.0, 2.0]];

@@ -3,6 +3,7 @@
 use super::Generator;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::op::nn::may_meet_nothing;
 use crate::op::{Attr, Attrs, Op, Ty};
 use crate::shape::Dims;
 use smallvec::smallvec;
@@ -47,8 +48,11 @@ pub fn pooling(g: &mut Generator) -> Result<()> {
         (0..n + 2).map(|_| 1 + g.rng.below(if n == 3 { 3 } else { 5 }) as i64).collect();
     let dtype = *g.rng.pick(&[DType::F32, DType::F64, DType::BF16, DType::I64]);
     let spatial = || Attr::Ints(sizes[2..].into());
-    let lists = windows(g, n).map(Attr::Ints);
-    let attrs: Attrs = lists.into_iter().chain([Attr::Bool(g.rng.chance(0.3))]).collect();
+    let lists = windows(g, n);
+    // Indices of padding only are for no gradient.
+    let may_differ = !may_meet_nothing(&lists[2], &lists[3]);
+    let lists = lists.map(Attr::Ints).into_iter();
+    let attrs: Attrs = lists.chain([Attr::Bool(g.rng.chance(0.3))]).collect();
     let x = g.of_type(&Ty::new(dtype, &sizes))?;
     let maxima = g.rng.chance(0.5);
     let forward = if maxima { Op::MaxPool } else { Op::SumPool };
@@ -56,7 +60,9 @@ pub fn pooling(g: &mut Generator) -> Result<()> {
     let dy = g.builder.ty(y[0]).clone();
     let dy = g.of_type(&dy)?;
     if maxima {
-        g.node(Op::MaxPoolGrad, &[dy, y[1]], smallvec![spatial()])?;
+        if may_differ {
+            g.node(Op::MaxPoolGrad, &[dy, y[1]], smallvec![spatial()])?;
+        }
     } else {
         let attrs = [spatial()].into_iter().chain(attrs).collect();
         g.node(Op::SumPoolGrad, &[dy], attrs)?;

@@ -2,10 +2,12 @@
 
 use super::data::{coordinates, flat, number_types};
 use super::*;
+use crate::op::array::integer_range;
 use crate::shape::numel;
 
 pub fn cases() -> Vec<Case> {
     let mut cases = exact_pools();
+    cases.extend(dilated_pools());
     cases.extend(pools());
     cases.extend(beyond_the_plane());
     cases.extend(gradients());
@@ -15,19 +17,27 @@ pub fn cases() -> Vec<Case> {
 pub fn oracle(op: Op) -> Option<Oracle> {
     Some(match op {
         Op::SumPool => |x, attrs, to| {
-            let sums = pooled(&x[0], attrs, &to[0], |window| window.iter().map(|w| w.1).sum());
+            let sums = pooled(&x[0], attrs, &to[0], |window, _| {
+                window.iter().fold(0.0, |sum, w| sum + w.1)
+            });
             vec![Array::from_f64(to[0].dtype, &to[0].sizes, &sums)]
         },
         Op::MaxPool => |x, attrs, to| {
-            // The last of those that are no numbers, else the first of the largest.
-            let best = |window: &[(usize, f64)]| -> (usize, f64) {
+            // The last of those that are no numbers, else the first of the largest, else where the window starts.
+            let dtype = to[0].dtype;
+            let least = match dtype.is_float() {
+                true => f64::NEG_INFINITY,
+                false => integer_range(dtype).0 as f64,
+            };
+            let best = |window: &[(usize, f64)], start: usize| -> (usize, f64) {
                 let better = |a: (usize, f64), b: &(usize, f64)| {
                     if b.1 > a.1 || b.1.is_nan() { *b } else { a }
                 };
-                window[1..].iter().fold(window[0], better)
+                let first = window.first().copied().unwrap_or((start, least));
+                window.iter().fold(first, better)
             };
-            let values = pooled(&x[0], attrs, &to[0], |window| best(window).1);
-            let places = pooled(&x[0], attrs, &to[0], |window| best(window).0 as f64);
+            let values = pooled(&x[0], attrs, &to[0], |window, start| best(window, start).1);
+            let places = pooled(&x[0], attrs, &to[0], |window, start| best(window, start).0 as f64);
             let array = |ty: &Ty, list: &[f64]| Array::from_f64(ty.dtype, &ty.sizes, list);
             vec![array(&to[0], &values), array(&to[1], &places)]
         },
@@ -35,8 +45,14 @@ pub fn oracle(op: Op) -> Option<Oracle> {
     })
 }
 
-/// For every element of the result, `f` of the places and numbers that its window meets in its plane.
-fn pooled(x: &Array, attrs: &[Attr], to: &Ty, f: impl Fn(&[(usize, f64)]) -> f64) -> Vec<f64> {
+/// For every element of the result, `f` of the places and numbers that its window meets in its plane, and of the place of its
+/// first tap that lies before no element of it.
+fn pooled(
+    x: &Array,
+    attrs: &[Attr],
+    to: &Ty,
+    f: impl Fn(&[(usize, f64)], usize) -> f64,
+) -> Vec<f64> {
     let [kernel, stride, padding, dilation] = [0, 1, 2, 3].map(|n| attrs[n].ints());
     let plane = &x.ty.sizes[2..];
     let element = |at: &Vec<i64>| {
@@ -47,11 +63,13 @@ fn pooled(x: &Array, attrs: &[Attr], to: &Ty, f: impl Fn(&[(usize, f64)]) -> f64
         let inside = |p: &Vec<i64>| p.iter().zip(plane).all(|(&p, &n)| p >= 0 && p < n);
         let start = (at[0] * x.ty.sizes[1] + at[1]) as usize * numel(plane) as usize;
         let taps = coordinates(kernel);
+        let start_of = taps.iter().map(place).find(|p| p.iter().all(|&p| p >= 0));
+        let start_of = flat(plane, &start_of.expect("no window lies in the padding before"));
         let met = taps.iter().map(place).filter(inside).map(|p| {
             let place = flat(plane, &p);
             (place, x.f64(start + place))
         });
-        f(&met.collect::<Vec<_>>())
+        f(&met.collect::<Vec<_>>(), start_of)
     };
     coordinates(&to.sizes).iter().map(element).collect()
 }
@@ -89,6 +107,30 @@ fn exact_pools() -> Vec<Case> {
         let attrs = pool_attrs([&[n], &[1], &[0], &[1]], false);
         let x = exactly(DType::F32, &[1, 1, n], line);
         cases.push(case(Op::MaxPool, attrs, [x]).exactly_on(HOST));
+    }
+    cases
+}
+
+/// Windows of which some or all meet padding only, as PyTorch has them, and the spatial sizes of the result.
+const DILATED_POOLS: [(Pool, &[i64]); 6] = [
+    ((&[1, 2, 3], [&[2], &[1], &[1], &[4]], false), &[1]),
+    ((&[2, 1, 3], [&[2], &[1], &[3], &[5]], false), &[4]),
+    ((&[1, 2, 3, 3], [&[2, 2], &[1, 1], &[1, 1], &[4, 4]], false), &[1, 1]),
+    ((&[2, 1, 3, 6], [&[2, 2], &[1, 1], &[1, 1], &[4, 2]], false), &[1, 6]),
+    ((&[1, 2, 6, 3], [&[2, 2], &[1, 1], &[1, 3], &[2, 5]], false), &[6, 4]),
+    ((&[1, 1, 3, 3, 3], [&[2, 2, 2], &[1, 1, 1], &[1, 1, 1], &[4, 4, 4]], false), &[1, 1, 1]),
+];
+
+fn dilated_pools() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (dtype, ((x, lists, ceil), y)) in number_types().flat_map(|d| DILATED_POOLS.map(|s| (d, s)))
+    {
+        let engines = if dtype.is_float() { HOST | CUDA_ALL } else { HOST };
+        for op in [Op::SumPool, Op::MaxPool] {
+            let case = case(op, pool_attrs(lists, ceil), [small(dtype, x)]).exactly_on(engines);
+            assert_eq!(case.results()[0].sizes[2..], *y);
+            cases.push(case);
+        }
     }
     cases
 }

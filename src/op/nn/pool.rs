@@ -4,7 +4,7 @@ use super::window::{Spacing, Windows, lists};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::invalid;
-use crate::op::array::{Array, filled};
+use crate::op::array::{Array, filled, integer_range};
 use crate::op::{Attr, Eval, Ty, Tys, check};
 use crate::shape::{Dims, numel};
 use smallvec::smallvec;
@@ -123,8 +123,13 @@ fn planes(ty: &Ty) -> usize {
     numel(&ty.sizes[..2]) as usize
 }
 
+/// Whether a window may meet padding only. One that is not dilated reaches over its padding, which is at most half of it.
+pub fn may_meet_nothing(padding: &[i64], dilation: &[i64]) -> bool {
+    padding.iter().zip(dilation).any(|(&padding, &dilation)| padding > 0 && dilation > 1)
+}
+
 /// The first of the largest in a window; the last NaN if there is one, as PyTorch has it. A window that meets padding
-/// only (some with dilation do) gives 0 and index 0.
+/// only gives the least number, and where it starts, which may be beyond the plane.
 fn max_pool(operands: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
     let x = operands[0];
     let windows = windows_of_pool(&x.ty.sizes, &outs[0].sizes, attrs);
@@ -144,10 +149,12 @@ fn max_pool(operands: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Arra
             }
         });
         for (pixel, best) in best.into_iter().enumerate() {
-            if let Some(best) = best {
-                y.set_raw(to + pixel, x.raw(from + best));
-                index.set_i64(to + pixel, best as i64);
+            match best {
+                Some(best) => y.set_raw(to + pixel, x.raw(from + best)),
+                None if x.ty.dtype.is_float() => y.set_f64(to + pixel, f64::NEG_INFINITY),
+                None => y.set_i64(to + pixel, integer_range(x.ty.dtype).0),
             }
+            index.set_i64(to + pixel, best.unwrap_or_else(|| windows.start(pixel)) as i64);
         }
     }
     Ok(vec![y, index])

@@ -134,6 +134,17 @@ impl Windows {
         at.checked_sub(self.padding[d]).filter(|&i| i < self.input[d])
     }
 
+    /// The place in a plane of the first tap at a pixel that lies before no element; beyond the plane if all lie beyond.
+    pub fn start(&self, pixel: usize) -> usize {
+        let at = split(pixel, self.output);
+        let along = |d: usize| {
+            let from = at[d] * self.stride[d];
+            let skipped = self.padding[d].saturating_sub(from).div_ceil(self.dilation[d]);
+            from + skipped * self.dilation[d] - self.padding[d]
+        };
+        (0..3).fold(0, |flat: usize, d| flat.wrapping_mul(self.input[d]).wrapping_add(along(d)))
+    }
+
     /// Calls `f(pixel, tap, element of the input)` for all that meet, in row-major order of pixels, then taps.
     pub fn each(&self, mut f: impl FnMut(usize, usize, usize)) {
         for pixel in 0..self.pixels() {
