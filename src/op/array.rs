@@ -6,16 +6,39 @@ use crate::error::{Code, Error};
 use half::{bf16, f16};
 use std::panic::panic_any;
 
-/// `count` times the value. Panics with the error `OutOfMemory` where the system gives no memory: evaluations have no other way
-/// out, and whoever runs one on a program's sizes catches it.
+/// `count` times the value. Panics as [`reserved`].
 pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
-    let mut list = Vec::new();
-    if list.try_reserve_exact(count).is_err() {
-        let nbytes = count.saturating_mul(size_of::<T>());
-        panic_any(Error::new(Code::OutOfMemory, format!("cannot allocate {nbytes} bytes")));
-    }
+    let mut list = reserved(count);
     list.resize(count, value);
     list
+}
+
+/// All that an iterator gives that knows how much that is. Panics as [`reserved`].
+pub fn collected<T>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list = reserved(items.size_hint().0);
+    list.extend(items);
+    list
+}
+
+/// An empty list with room for so many. Panics with the error `OutOfMemory` where the system gives no memory: evaluations and
+/// kernels have no other way out, and whoever runs one on a program's sizes catches it.
+pub fn reserved<T>(count: usize) -> Vec<T> {
+    let mut list = Vec::new();
+    make_room(&mut list, count);
+    list
+}
+
+/// Lets an empty list have room for so many. Panics as [`reserved`].
+pub fn make_room<T>(list: &mut Vec<T>, count: usize) {
+    if list.try_reserve_exact(count).is_err() {
+        refuse::<T>(count);
+    }
+}
+
+/// Panics with the error `OutOfMemory`, of so many values.
+pub fn refuse<T>(count: usize) -> ! {
+    let nbytes = count.saturating_mul(size_of::<T>());
+    panic_any(Error::new(Code::OutOfMemory, format!("cannot allocate {nbytes} bytes")));
 }
 
 /// What a number is as a bool or, towards zero, as an integer, whose low bits a narrower dtype keeps. Numbers that no integer is

@@ -9,6 +9,7 @@ use crate::backend::Call;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
+use crate::op::array::{filled, refuse};
 use crate::plan::{MemRef, Operand};
 use crate::shape::Layout;
 
@@ -25,6 +26,22 @@ impl Plain for i64 {}
 impl Plain for u128 {}
 impl Plain for f32 {}
 impl Plain for f64 {}
+
+/// So many zeros. What of them is never touched takes no memory where there are many: the system gives pages of zeros. Panics
+/// as [`reserved`](crate::op::array::reserved).
+pub fn zeroed<T: Plain>(count: usize) -> Vec<T> {
+    let Ok(layout) = std::alloc::Layout::array::<T>(count) else { refuse::<T>(count) };
+    if layout.size() == 0 {
+        return filled(T::default(), count);
+    }
+    // SAFETY: the layout has a size.
+    let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+    if memory.is_null() {
+        refuse::<T>(count);
+    }
+    // SAFETY: allocated by the global allocator with the layout of so many `T`, of which zeros are a value.
+    unsafe { Vec::from_raw_parts(memory.cast(), count, count) }
+}
 
 /// Where the elements of an operand come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

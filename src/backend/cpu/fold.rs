@@ -1,6 +1,7 @@
 //! Reducing runs of elements to one, and rows of elements to one row. Floats are added in many short chains and then
 //! in f64, so that the error does not grow with the length; integers wrap.
 
+use super::access::Plain;
 use super::isa::kernel;
 use super::tile::run::TileElement;
 use super::vector::math;
@@ -10,7 +11,7 @@ use crate::op::Op;
 /// A lane that can be reduced.
 pub trait Reducible: TileElement {
     /// What partial results are.
-    type Acc: Copy + Send + Sync;
+    type Acc: Plain;
 
     fn neutral(op: Op) -> Self::Acc;
     /// Reduces a run of at most a tile.

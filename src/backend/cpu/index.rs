@@ -10,6 +10,7 @@ use super::vector::Vector;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
+use crate::op::array::{collected, filled, reserved};
 use crate::op::index::{Reduction, in_range};
 use crate::op::{Attr, Op};
 use crate::shape::{contiguous_strides, numel};
@@ -21,11 +22,14 @@ fn around(sizes: &[i64], axis: usize) -> (usize, usize, usize) {
 
 /// The elements of an index as numbers, each checked by `check`.
 fn indices(index: &Bound, check: impl Fn(i64) -> Result<usize>) -> Result<Vec<usize>> {
+    let mut all = reserved(index.numel());
+    let mut push = |i: i64| check(i).map(|i| all.push(i));
     match index.dtype {
-        DType::I32 => index.dense::<i32>().iter().map(|&i| check(i as i64)).collect(),
-        DType::I64 => index.dense::<i64>().iter().map(|&i| check(i)).collect(),
-        other => internal!("index of {other}"),
+        DType::I32 => index.dense::<i32>().iter().try_for_each(|&i| push(i as i64))?,
+        DType::I64 => index.dense::<i64>().iter().try_for_each(|&i| push(i))?,
+        other => return internal!("index of {other}"),
     }
+    Ok(all)
 }
 
 /// Calls a function that is generic over a type of the element's size, which only moves elements.
@@ -116,9 +120,9 @@ impl<'a> Pieces<'a> {
         let from = n * self.index();
         let mut all: Vec<usize> = match self.index.dtype {
             DType::I32 => {
-                (self.index.dense::<i32>()[from..][..count].iter()).map(|&i| i as usize).collect()
+                collected(self.index.dense::<i32>()[from..][..count].iter().map(|&i| i as usize))
             }
-            _ => self.index.dense::<i64>()[from..][..count].iter().map(|&i| i as usize).collect(),
+            _ => collected(self.index.dense::<i64>()[from..][..count].iter().map(|&i| i as usize)),
         };
         let Pieces { sizes: array, index_sizes: sizes, axis, .. } = *self;
         let strides = contiguous_strides(array);
@@ -299,12 +303,13 @@ pub fn index_add(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()
 
 /// The numbers of elements by where they go, those to one of the `size` places in their order.
 fn by_target(targets: &[usize], size: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..targets.len()).collect();
+    let mut order: Vec<usize> = collected(0..targets.len());
     if size > MOST_COUNTED * targets.len() {
-        order.sort_by_key(|&n| targets[n]);
+        // Without room of its own.
+        order.sort_unstable_by_key(|&n| (targets[n], n));
         return order;
     }
-    let mut next = vec![0; size + 1];
+    let mut next = filled(0, size + 1);
     targets.iter().for_each(|&to| next[to + 1] += 1);
     (1..=size).for_each(|to| next[to] += next[to - 1]);
     for (n, &to) in targets.iter().enumerate() {
@@ -333,7 +338,7 @@ fn add_to_all<T: Term<A>, A: Wide>(
     let (sums, addends) = (size * inner, rows.len() * inner);
     let batch = (GRAIN / ((sums + addends) * 8).max(1)).max(1);
     parallel_chunks(out, batch * sums, batch * (sums + addends) * 8, |n, out| {
-        let mut wide: Vec<A> = out.iter().map(|v| v.widen()).collect();
+        let mut wide: Vec<A> = collected(out.iter().map(|v| v.widen()));
         let x = &x[n * batch * addends..];
         for (wide, x) in wide.chunks_exact_mut(sums).zip(x.chunks_exact(addends)) {
             match inner {
@@ -359,8 +364,9 @@ fn add_rows<T: Term<A>, A: Wide>(
     if inner == 0 || size == 0 || order.is_empty() {
         return;
     }
-    let groups: Vec<&[usize]> = order.chunk_by(|&a, &b| rows[a] == rows[b]).collect();
-    let mut pieces = Vec::with_capacity(groups.len());
+    let mut groups: Vec<&[usize]> = reserved(order.len().min(size));
+    groups.extend(order.chunk_by(|&a, &b| rows[a] == rows[b]));
+    let mut pieces = reserved(out.len() / (size * inner) * groups.len());
     for (outer, out) in out.chunks_exact_mut(size * inner).enumerate() {
         let (mut rest, mut at) = (out, 0);
         for group in &groups {
@@ -372,7 +378,7 @@ fn add_rows<T: Term<A>, A: Wide>(
         }
     }
     parallel_each(pieces.into_iter(), 16 * inner, |(outer, group, target)| {
-        let mut sums: Vec<A> = target.iter().map(|v| v.widen()).collect();
+        let mut sums: Vec<A> = collected(target.iter().map(|v| v.widen()));
         for &n in group {
             let from = (outer * rows.len() + n) * inner;
             isa::run(Plus { sums: &mut sums, x: &x[from..from + inner] });
@@ -450,7 +456,7 @@ fn reduce_as<T: Term<A>, A: Wide>(
 ) {
     for_pieces::<T>(pieces, x, write, |targets, x, out| {
         if are_many(out.len(), targets.len()) {
-            let mut wide: Vec<A> = out.iter().map(|v| v.widen()).collect();
+            let mut wide: Vec<A> = collected(out.iter().map(|v| v.widen()));
             targets.iter().zip(x).for_each(|(&to, v)| wide[to] = join(wide[to], v.widen()));
             return out.iter_mut().zip(wide).for_each(|(to, all)| *to = T::narrow(all));
         }

@@ -1,9 +1,9 @@
 //! Layer and RMS normalisation and their gradients: rows in parallel; the sums over rows in two stages, in an order that depends
 //! on the shape only.
 
-use super::access::Bound;
+use super::access::{Bound, zeroed};
 use super::element::{Bf16, F16};
-use super::pool::{GRAIN, Scratch, parallel_each, with_scratch};
+use super::pool::{GRAIN, Scratch, parallel_each, with_parts};
 use super::rows::{NormGrad, RowMath, RowOf, Rows};
 use super::sink::Sink;
 use super::tile::run::TileElement;
@@ -12,6 +12,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::Attr;
+use crate::op::array::{collected, filled};
 use std::ops::Range;
 
 /// Rows of one task.
@@ -19,12 +20,14 @@ const ROWS: usize = 16;
 
 /// A weight or bias as numbers of type `L`; `value` everywhere when there is none.
 fn column<L: RowMath>(operand: Option<&Bound>, n: usize, value: f32) -> Vec<L> {
-    let Some(b) = operand else { return vec![L::from(value); n] };
+    let Some(b) = operand else { return filled(L::from(value), n) };
     match b.dtype {
-        DType::F16 => b.dense::<F16>().iter().map(|&h| L::from(math::f16_to_f32(h.0))).collect(),
-        DType::BF16 => b.dense::<Bf16>().iter().map(|&h| L::from(math::bf16_to_f32(h.0))).collect(),
-        DType::F32 => b.dense::<f32>().iter().map(|&v| L::from(v)).collect(),
-        _ => b.dense::<f64>().iter().map(|&v| L::from_f64(v)).collect(),
+        DType::F16 => collected(b.dense::<F16>().iter().map(|&h| L::from(math::f16_to_f32(h.0)))),
+        DType::BF16 => {
+            collected(b.dense::<Bf16>().iter().map(|&h| L::from(math::bf16_to_f32(h.0))))
+        }
+        DType::F32 => collected(b.dense::<f32>().iter().map(|&v| L::from(v))),
+        _ => collected(b.dense::<f64>().iter().map(|&v| L::from_f64(v))),
     }
 }
 
@@ -88,7 +91,7 @@ fn forward<S: RowOf<L> + Scratch, L: RowMath + TileElement>(
     to: &Sink,
 ) -> Result<()> {
     let (r, c) = (x.sizes()[0] as usize, x.sizes()[1] as usize);
-    let mut zeros = vec![L::from(0.0); if norm.mean.is_some() { 0 } else { r }];
+    let mut zeros = zeroed::<L>(if norm.mean.is_some() { 0 } else { r });
     let mean = norm.mean.map_or(&mut zeros[..], |mean| mean.result::<L>());
     let rstd = norm.rstd.result::<L>();
     if c == 0 {
@@ -104,8 +107,7 @@ fn forward<S: RowOf<L> + Scratch, L: RowMath + TileElement>(
     parallel_each(tasks, GRAIN, |(n, ((piece, mean), rstd))| {
         let first = n * ROWS;
         to.fill(piece, (first, rstd.len(), c), |y| {
-            with_scratch(2 * c, |room: &mut [L]| {
-                let (room_x, room_y) = room.split_at_mut(c);
+            with_parts([x.room(c), S::room(c)], |[room_x, room_y]: [&mut [L]; 2]| {
                 for (i, y) in y.chunks_exact_mut(c).enumerate() {
                     let x = x.read((first + i) * c..(first + i + 1) * c, room_x);
                     if norm.mean.is_some() {
@@ -147,7 +149,7 @@ fn backward<S: RowOf<L> + Scratch, L: RowMath + TileElement>(
     let weight = column::<L>(norm.weight, c, 1.0);
     // Each leaves its sums of dweight and dbias.
     let block = rows_of_block(r);
-    let mut sums = vec![0.0f64; 2 * c * r.div_ceil(block)];
+    let mut sums = zeroed::<f64>(2 * c * r.div_ceil(block));
     let (dy, x) = (L::rows(dy)?, L::rows(x)?);
     let (mean, rstd) = (norm.mean.map(|mean| mean.dense::<L>()), norm.rstd.dense::<L>());
     let tasks = sums.chunks_mut(2 * c).zip(to.pieces::<S>(r * c, block * c)).enumerate();
@@ -162,7 +164,7 @@ fn backward<S: RowOf<L> + Scratch, L: RowMath + TileElement>(
             });
         }
     });
-    let mut total = vec![0.0; 2 * c];
+    let mut total = filled(0.0, 2 * c);
     for sums in sums.chunks_exact(2 * c) {
         total.iter_mut().zip(sums).for_each(|(t, s)| *t += s);
     }
@@ -186,10 +188,8 @@ fn backward_rows<S: RowOf<L>, L: RowMath>(
     (dx, sums): (&mut [S], &mut [f64]),
 ) {
     let c = weight.len();
-    with_scratch(5 * c, |room: &mut [L]| {
-        let (room_dy, rest) = room.split_at_mut(c);
-        let (room_x, rest) = rest.split_at_mut(c);
-        let (room_dx, short) = rest.split_at_mut(c);
+    let lengths = [dy.room(c), x.room(c), S::room(c), 2 * c];
+    with_parts(lengths, |[room_dy, room_x, room_dx, short]: [&mut [L]; 4]| {
         short.fill(L::from(0.0));
         let (dweight, dbias) = short.split_at_mut(c);
         for (row, dx) in rows.zip(dx.chunks_exact_mut(c)) {

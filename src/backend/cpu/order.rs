@@ -7,6 +7,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::Attr;
+use crate::op::array::make_room;
 use crate::shape::numel;
 
 /// An element as an unsigned number of the same order: zeros are equal, NaN is above all.
@@ -147,6 +148,7 @@ impl Lanes {
                     x
                 } else {
                     lane.clear();
+                    make_room(&mut lane, n);
                     lane.extend(x[i..].iter().step_by(inner).copied());
                     &lane
                 };
@@ -168,6 +170,7 @@ const BLOCK: usize = 256;
 fn collect_first<T: Ordered, P: Placed>(found: &mut Vec<P>, k: usize, lane: &[T], largest: bool) {
     found.clear();
     let room = (2 * k).max(32);
+    make_room(found, room.min(lane.len()));
     let (mut limit, mut keys) = (P::LAST, [T::Key::default(); BLOCK]);
     for (n, block) in lane.chunks(BLOCK).enumerate() {
         let keys = &mut keys[..block.len()];
@@ -205,6 +208,7 @@ fn sort_wide<T: Ordered<Key = u64>>(found: &mut Vec<u64>, lane: &[T], largest: b
     let (least, most) = (keys().min().unwrap_or(0), keys().max().unwrap_or(0));
     let shift = 32u32.saturating_sub((most - least).leading_zeros());
     found.clear();
+    make_room(found, lane.len());
     found.extend(keys().enumerate().map(|(n, key)| u64::new((key - least) >> shift, n)));
     found.sort_unstable();
     if shift > 0 {

@@ -3,16 +3,17 @@
 //! **Invariant:** what a task computes depends on the shapes only, never on how many threads there are or which of
 //! them runs it: results have the same bits for any number of threads.
 
+use super::access::{Plain, zeroed};
 use super::choice::Choices;
 use super::element::{Bf16, F16};
 use super::onednn::{self, OneDnn, Search};
 use super::thread_pool::{self, ThreadPool, parallel_for};
 use crate::cache::disk::Disk;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
+use crate::op::array::collected;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
-use std::panic::panic_any;
 use std::sync::{Arc, OnceLock};
 
 /// Bytes of memory traffic (or what takes as long) below which handing work to another thread costs more than it
@@ -125,13 +126,14 @@ pub fn parallel(n: usize, cost: usize, task: impl Fn(usize) + Sync) {
     parallel_for(n.div_ceil(each), n.saturating_mul(cost) >= WAKE, &piece);
 }
 
-/// [`parallel`] over items, each given away once.
+/// [`parallel`] over items, each given away once. Panics with the error `OutOfMemory`: they are listed, so there should be one
+/// for a piece of the data that is worth a task, not for each number.
 pub fn parallel_each<T: Send>(
     items: impl Iterator<Item = T>,
     cost: usize,
     task: impl Fn(T) + Sync,
 ) {
-    let items: Vec<Mutex<Option<T>>> = items.map(|item| Mutex::new(Some(item))).collect();
+    let items: Vec<Mutex<Option<T>>> = collected(items.map(|item| Mutex::new(Some(item))));
     parallel(items.len(), cost, |n| {
         let item = items[n].lock().take();
         item.into_iter().for_each(&task);
@@ -165,17 +167,10 @@ pub struct Paged<T> {
 
 const PAGE: usize = 4096;
 
-impl<T: Copy + Default> Paged<T> {
+impl<T: Plain> Paged<T> {
     /// Panics with the error `OutOfMemory`, which its step gives back.
     pub fn new(len: usize) -> Paged<T> {
-        let room = len + PAGE / size_of::<T>();
-        let mut memory = Vec::new();
-        if memory.try_reserve_exact(room).is_err() {
-            let nbytes = room * size_of::<T>();
-            let message = format!("cannot allocate {nbytes} bytes for a kernel to work in");
-            panic_any(Error::new(Code::OutOfMemory, message));
-        }
-        memory.resize(room, T::default());
+        let memory = zeroed::<T>(len + PAGE / size_of::<T>());
         let start = memory.as_ptr().align_offset(PAGE).min(PAGE / size_of::<T>());
         Paged { memory, start, len }
     }
@@ -201,7 +196,7 @@ impl<T> DerefMut for Paged<T> {
 type Free<T> = Vec<Box<Paged<T>>>;
 
 /// Element types of scratch memory.
-pub trait Scratch: Copy + Default + 'static {
+pub trait Scratch: Plain {
     fn stack<R>(body: impl FnOnce(&mut Free<Self>) -> R) -> R;
 }
 
@@ -223,11 +218,23 @@ scratch!(i64, SCRATCH_I64);
 scratch!(F16, SCRATCH_F16);
 scratch!(Bf16, SCRATCH_BF16);
 
-/// A buffer of `len` numbers of unspecified value that this thread keeps for the next time.
+/// Bytes of the largest buffer that is kept. Glibc's malloc keeps no larger one, either: getting it takes little beside what is
+/// done with it. What layers of usual sizes pack is smaller, and would take up to twice as long in new memory.
+const KEPT: usize = 32 << 20;
+
+/// A buffer of `len` numbers of unspecified value that this thread keeps for the next time, unless it is large.
 pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
+    if len == 0 {
+        return body(&mut []);
+    }
+    if len > KEPT / size_of::<T>() {
+        return body(&mut Paged::new(len));
+    }
     // Taken out while it is used: a nested or stolen task gets another one.
     let mut buffer = T::stack(Vec::pop).unwrap_or_default();
     if buffer.len() < len {
+        // The old one is given back first.
+        *buffer = Paged::default();
         *buffer = Paged::new(len.next_power_of_two());
     }
     let result = body(&mut buffer[..len]);
@@ -235,9 +242,26 @@ pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R)
     result
 }
 
+/// Bytes of the buffers that this thread keeps.
+#[cfg(test)]
+pub fn kept<T: Scratch>() -> usize {
+    T::stack(|free| free.iter().map(|buffer| size_of_val(&***buffer)).sum())
+}
+
+/// [`with_scratch`] in parts of so many numbers each.
+pub fn with_parts<T: Scratch, R, const N: usize>(
+    lengths: [usize; N],
+    body: impl FnOnce([&mut [T]; N]) -> R,
+) -> R {
+    with_scratch(lengths.iter().sum(), |mut room: &mut [T]| {
+        body(lengths.map(|len| room.split_off_mut(..len).expect("as many as were asked for")))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     const COSTS: [usize; 6] = [0, 1, 700, GRAIN, WAKE, 1 << 40];
@@ -269,6 +293,53 @@ mod tests {
         let refused = crate::thread::refusing(|| threads.install(|| ()));
         assert_eq!(refused.unwrap_err().code, Code::OutOfMemory);
         assert_eq!(threads.install(thread_pool::size).unwrap(), 3);
+    }
+
+    #[test]
+    fn large_buffers_are_not_kept() {
+        let all = || {
+            assert_eq!(kept::<f64>(), 0);
+            with_scratch(0, |room: &mut [f64]| assert!(room.is_empty()));
+            assert_eq!(kept::<f64>(), 0);
+            with_scratch(700, |_: &mut [f64]| assert_eq!(kept::<f64>(), 0));
+            assert_eq!(kept::<f64>(), 8 << 10);
+            for large in [KEPT / 8 + 1, KEPT / 4] {
+                with_scratch(large, |room: &mut [f64]| room.fill(1.0));
+                assert_eq!(kept::<f64>(), 8 << 10);
+            }
+            // Another within another, and a larger one in place of a smaller one.
+            with_scratch(1000, |_: &mut [f64]| with_scratch(1 << 20, |_: &mut [f64]| ()));
+            assert_eq!(kept::<f64>(), (8 << 10) + (8 << 20));
+            with_scratch(KEPT / 8, |_: &mut [f64]| ());
+            with_scratch(KEPT / 8, |_: &mut [f64]| with_scratch(KEPT / 8, |_: &mut [f64]| ()));
+            assert_eq!(kept::<f64>(), 2 * KEPT);
+        };
+        std::thread::spawn(all).join().unwrap();
+    }
+
+    #[test]
+    fn parts_of_a_buffer_follow_each_other() {
+        with_parts([3, 0, 5], |[a, b, c]: [&mut [f32]; 3]| {
+            assert_eq!([a.len(), b.len(), c.len()], [3, 0, 5]);
+            a.fill(1.0);
+            c.fill(2.0);
+            assert!(a.iter().all(|&x| x == 1.0));
+        });
+    }
+
+    #[test]
+    fn refused_memory_is_an_error() {
+        let refused = |work: &dyn Fn()| {
+            let work = std::panic::AssertUnwindSafe(work);
+            let panic = std::panic::catch_unwind(|| work()).unwrap_err();
+            panic.downcast_ref::<Error>().map(|error| error.code)
+        };
+        let most = usize::MAX / 32;
+        assert_eq!(refused(&|| with_scratch(most, |_: &mut [f64]| ())), Some(Code::OutOfMemory));
+        assert_eq!(refused(&|| drop(zeroed::<f64>(most))), Some(Code::OutOfMemory));
+        assert_eq!(refused(&|| drop(collected(0..most))), Some(Code::OutOfMemory));
+        let each = || parallel_each(0..most, 1, |_| ());
+        assert_eq!(refused(&each), Some(Code::OutOfMemory));
     }
 
     #[test]

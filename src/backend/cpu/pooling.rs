@@ -3,13 +3,14 @@
 
 use super::access::Bound;
 use super::element::{Bf16, F16, Stored};
-use super::pool::{parallel, parallel_chunks, parallel_each, with_scratch};
+use super::pool::{parallel, parallel_chunks, parallel_each, with_parts, with_scratch};
 use super::rows::{RowMath, RowOf};
 use super::tile::run::TileElement;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::internal;
 use crate::op::Attr;
+use crate::op::array::collected;
 use crate::op::nn::window::Windows;
 use crate::op::nn::windows_of_pool;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -179,7 +180,7 @@ fn max_pool_as<S: RowOf<L>, L: RowMath + TileElement + PartialOrd>(
     let y = writes[0].result::<S>().chunks_exact_mut(shape.pixels);
     let index = writes[1].result::<i64>().chunks_exact_mut(shape.pixels);
     parallel_each(x.zip(y).zip(index), shape.cost, |((x, y), index)| {
-        with_scratch(shape.plane, |room: &mut [L]| {
+        with_scratch(S::room(shape.plane), |room: &mut [L]| {
             let lanes = S::read(x, room);
             index.fill(-1);
             shape.each_run(|pixel, from, step, count| {
@@ -211,7 +212,7 @@ pub fn max_pool_grad(reads: &[Bound], write: &Bound) -> Result<()> {
     let plane: i64 = write.sizes()[2..].iter().product();
     let index = reads[1].dense::<i64>();
     let fine = AtomicBool::new(true);
-    let blocks: Vec<&[i64]> = index.chunks(1 << 14).collect();
+    let blocks: Vec<&[i64]> = collected(index.chunks(1 << 14));
     parallel(blocks.len(), 8 << 14, |n| {
         if !blocks[n].iter().all(|i| (0..plane).contains(i)) {
             fine.store(false, Relaxed);
@@ -234,7 +235,7 @@ fn max_pool_grad_as<S: RowOf<L>, L: RowMath + TileElement>(
     let dy = dy.dense::<S>();
     parallel_chunks(write.result::<S>(), plane, 8 * (plane + 2 * pixels), |n, dx| {
         let own = n * pixels..(n + 1) * pixels;
-        with_scratch(plane, |room: &mut [L]| {
+        with_scratch(S::room(plane), |room: &mut [L]| {
             S::write(dx, room, |sums| {
                 sums.fill(L::from(0.0));
                 for (dy, &to) in dy[own.clone()].iter().zip(&index[own]) {
@@ -254,8 +255,8 @@ pub fn sum_pool(attrs: &[Attr], x: &Bound, write: &Bound) -> Result<()> {
 fn sum_pool_as<S: RowOf<L>, L: RowMath + TileElement>(shape: &Shape, x: &Bound, write: &Bound) {
     let x = x.dense::<S>();
     parallel_chunks(write.result::<S>(), shape.pixels, shape.cost, |n, y| {
-        with_scratch(shape.plane + shape.pixels, |room: &mut [L]| {
-            let (room, sums) = room.split_at_mut(shape.plane);
+        let lengths = [shape.plane, shape.pixels].map(S::room);
+        with_parts(lengths, |[room, sums]: [&mut [L]; 2]| {
             let x = S::read(&x[n * shape.plane..(n + 1) * shape.plane], room);
             S::write(y, sums, |sums| {
                 sums.fill(L::from(0.0));
@@ -278,8 +279,8 @@ fn sum_pool_grad_as<S: RowOf<L>, L: RowMath + TileElement>(
 ) {
     let dy = dy.dense::<S>();
     parallel_chunks(write.result::<S>(), shape.plane, shape.cost, |n, dx| {
-        with_scratch(shape.plane + shape.pixels, |room: &mut [L]| {
-            let (sums, room) = room.split_at_mut(shape.plane);
+        let lengths = [shape.plane, shape.pixels].map(S::room);
+        with_parts(lengths, |[sums, room]: [&mut [L]; 2]| {
             let dy = S::read(&dy[n * shape.pixels..(n + 1) * shape.pixels], room);
             S::write(dx, sums, |sums| {
                 sums.fill(L::from(0.0));

@@ -5,7 +5,7 @@
 //! combined in order). Short rows may lie within another reduced dimension, as those of a channel of images do: then each
 //! row is folded where it is, and what belongs together is combined at the end. Blocks depend on the shape only.
 
-use super::access::{Bound, Source};
+use super::access::{Bound, Source, zeroed};
 use super::columns;
 use super::dense;
 use super::element::TileType;
@@ -255,13 +255,15 @@ impl Folded {
         // Blocks of the reduced elements of one result; their partial results are combined in order.
         let block = if self.inner == 1 { 64 * self.length } else { self.rows_in_block() };
         let blocks = self.reduced.div_ceil(block).max(1);
-        let mut partial = vec![T::neutral(self.op); rows * blocks];
+        let mut partial = zeroed::<T::Acc>(rows * blocks);
         let defined = AtomicBool::new(true);
         let failed = || defined.store(false, Ordering::Relaxed);
         if self.inner == 1 && self.reduced > 0 {
             self.fold_rows::<T>(&run, block, blocks, &mut partial, &failed);
         } else if self.reduced > 0 {
             self.fold_columns::<T>(&run, block, blocks, &mut partial, &failed);
+        } else {
+            partial.fill(T::neutral(self.op));
         }
         if !defined.into_inner() {
             return invalid!("ZeroDivisionError: integer division by zero");
@@ -378,6 +380,7 @@ impl Folded {
         };
         let cost = self.cost(block.min(self.reduced) * self.inner);
         parallel_chunks(partial, self.inner, cost, |task, sums| {
+            sums.fill(T::neutral(self.op));
             let (outer, first) = (task / blocks, task % blocks * block);
             let last = self.reduced.min(first + block);
             parallel_chunks(sums, width, cost * width / self.inner, |piece, sums| {

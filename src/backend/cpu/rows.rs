@@ -15,6 +15,8 @@ use std::ops::Range;
 
 /// Rows in memory of a type that is computed as `L`.
 pub trait RowOf<L: Plain>: Stored<L> {
+    /// How much room a row of `n` elements wants to be read or written: none where it is used as it is.
+    fn room(n: usize) -> usize;
     /// The row as `L`: itself, or converted into `room`.
     fn read<'a>(row: &'a [Self], room: &'a mut [L]) -> &'a [L];
     /// Lets `fill` write the row: itself, or in `room` to be converted.
@@ -24,12 +26,14 @@ pub trait RowOf<L: Plain>: Stored<L> {
 macro_rules! row_of {
     (itself $($t:ty),*) => {$(
         impl RowOf<$t> for $t {
+            fn room(_: usize) -> usize { 0 }
             fn read<'a>(row: &'a [$t], _: &'a mut [$t]) -> &'a [$t] { row }
             fn write(row: &mut [$t], _: &mut [$t], fill: impl FnOnce(&mut [$t])) { fill(row) }
         }
     )*};
     (converted $($t:ty),*) => {$(
         impl RowOf<f32> for $t {
+            fn room(n: usize) -> usize { n }
             fn read<'a>(row: &'a [$t], room: &'a mut [f32]) -> &'a [f32] {
                 let room = &mut room[..row.len()];
                 load_run(row, room);
@@ -48,11 +52,16 @@ row_of!(converted F16, Bf16);
 
 /// The elements of a dense operand that are computed as `L`, whatever type they have in memory.
 pub trait Rows<L>: Sync {
+    /// As [`RowOf::room`].
+    fn room(&self, n: usize) -> usize;
     /// Those `at`: themselves, or converted into `room`.
     fn read<'a>(&'a self, at: Range<usize>, room: &'a mut [L]) -> &'a [L];
 }
 
 impl<L: Plain, S: RowOf<L>> Rows<L> for &[S] {
+    fn room(&self, n: usize) -> usize {
+        S::room(n)
+    }
     fn read<'a>(&'a self, at: Range<usize>, room: &'a mut [L]) -> &'a [L] {
         S::read(&self[at], room)
     }

@@ -6,6 +6,7 @@ use super::pool::parallel_chunks;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
+use crate::op::array::filled;
 use crate::op::{Attr, Op};
 use crate::shape::numel;
 
@@ -122,8 +123,8 @@ fn running_as<S: Stored<L>, L: Copy + Default, R: Running<L>>(
         if inner == 1 {
             return run_along::<S, L, R>(&x[outer * n..][..n], out);
         }
-        let mut kept = vec![R::NEUTRAL; inner];
-        let mut row = vec![L::default(); inner];
+        let mut kept = filled(R::NEUTRAL, inner);
+        let mut row = filled(L::default(), inner);
         for (j, out) in out.chunks_exact_mut(inner).enumerate() {
             let from = &x[(outer * n + j) * inner..][..inner];
             for ((kept, to), v) in kept.iter_mut().zip(&mut row).zip(from) {

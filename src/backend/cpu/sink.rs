@@ -4,6 +4,7 @@ use super::access::{Bound, Plain};
 use super::matmul::Lent;
 use super::pool::{Scratch, with_scratch};
 use crate::dtype::DType;
+use crate::op::array::collected;
 
 /// What becomes of the rows that a kernel computes.
 pub enum Sink<'a> {
@@ -23,8 +24,8 @@ impl Sink<'_> {
     /// Where `n` elements at a time of the `total` are stored, if they are.
     pub fn pieces<S: Plain>(&self, total: usize, n: usize) -> Vec<Option<&mut [S]>> {
         match self {
-            Sink::Memory(result) => result.result::<S>().chunks_mut(n).map(Some).collect(),
-            Sink::Lent(..) => (0..total.div_ceil(n)).map(|_| None).collect(),
+            Sink::Memory(result) => collected(result.result::<S>().chunks_mut(n).map(Some)),
+            Sink::Lent(..) => collected((0..total.div_ceil(n)).map(|_| None)),
         }
     }
 
