@@ -129,8 +129,8 @@ pub fn max_pool<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(of_max_pool([s.dy(), s.y[1]], &s.x[0].sizes()[2..], lists))])
 }
 
-/// The gradient of maxima of windows over `spatial`: of `dy` and where they were, `[n, c, s…]`. A window that meets padding only
-/// may have its place beyond the plane: nothing has its gradient.
+/// The gradient of maxima of windows over `spatial`: of `dy` and where they were, `[n, c, s…]`. A
+/// window that meets padding only may have its place beyond the plane: nothing has its gradient.
 pub fn of_max_pool<'m>(
     [dy, index]: [V<'m>; 2],
     spatial: &[i64],

@@ -20,8 +20,9 @@ pub fn collected<T>(items: impl Iterator<Item = T>) -> Vec<T> {
     list
 }
 
-/// An empty list with room for so many. Panics with the error `OutOfMemory` where the system gives no memory: evaluations and
-/// kernels have no other way out, and whoever runs one on a program's sizes catches it.
+/// An empty list with room for so many. Panics with the error `OutOfMemory` where the system gives
+/// no memory: evaluations and kernels have no other way out, and whoever runs one on a program's
+/// sizes catches it.
 pub fn reserved<T>(count: usize) -> Vec<T> {
     let mut list = Vec::new();
     make_room(&mut list, count);

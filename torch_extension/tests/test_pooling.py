@@ -75,9 +75,9 @@ def test_what_was_pooled_goes_back(sizes):
 
 DILATED = [
     (F.max_pool1d, (1, 1, 3), 1, 4),
-    (F.max_pool1d, (2, 3, 3), 3, 5),
+    (F.max_pool1d, (2, 3, 6), 1, 7),
     (F.max_pool2d, (1, 1, 3, 3), 1, 4),
-    (F.max_pool2d, (2, 3, 3), (1, 3), (4, 5)),
+    (F.max_pool2d, (2, 3, 3), (1, 0), (4, 1)),
     (F.max_pool2d, (1, 2, 6, 3), 1, (2, 4)),
     (F.max_pool3d, (1, 2, 3, 3, 3), 1, 4),
 ]

@@ -84,7 +84,8 @@ fn max_pool<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     Ok(results.into_iter().map(|y| unbatched(y, x)).collect())
 }
 
-/// `(grad_output, self, …)`, the indices as argument `indices`; before them windows as of [`max_pool`], if they are dilated.
+/// `(grad_output, self, …)`, the indices as argument `indices`; before them windows as of
+/// [`max_pool`], if they are dilated.
 fn max_pool_backward<'a>(c: &Call<'a>, n: usize, indices: usize) -> Outs<'a> {
     let (dy, x) = (c.tensor(0)?, c.ty(1)?);
     let operands = [batched(dy, n)?, batched(c.tensor(indices)?, n)?];

@@ -99,7 +99,8 @@ fn max_pool_and_its_gradient() {
     check("dx", &dx, F32, &[1, 3, 3], &[0.0, 2.0, 0.0, 1.0, 0.0, 0.0, 3.0, 4.0, 0.0]);
 }
 
-/// As PyTorch's CPU kernels say: such a window is -inf, from where it starts, which may be no place in the plane.
+/// As PyTorch's CPU kernels say: such a window is -inf, from where it starts, which may be no place
+/// in the plane.
 #[test]
 fn max_pool_of_padding_only() {
     let of = |sizes: &[i64], lists: [&[i64]; 2], want: [&[f64]; 2], of_x: &[f64]| {

@@ -27,8 +27,8 @@ impl Plain for u128 {}
 impl Plain for f32 {}
 impl Plain for f64 {}
 
-/// So many zeros. What of them is never touched takes no memory where there are many: the system gives pages of zeros. Panics
-/// as [`reserved`](crate::op::array::reserved).
+/// So many zeros. What of them is never touched takes no memory where there are many: the system
+/// gives pages of zeros. Panics as [`reserved`](crate::op::array::reserved).
 pub fn zeroed<T: Plain>(count: usize) -> Vec<T> {
     let Ok(layout) = std::alloc::Layout::array::<T>(count) else { refuse::<T>(count) };
     if layout.size() == 0 {
@@ -39,7 +39,8 @@ pub fn zeroed<T: Plain>(count: usize) -> Vec<T> {
     if memory.is_null() {
         refuse::<T>(count);
     }
-    // SAFETY: allocated by the global allocator with the layout of so many `T`, of which zeros are a value.
+    // SAFETY: allocated by the global allocator with the layout of so many `T`, of which zeros are
+    // a value.
     unsafe { Vec::from_raw_parts(memory.cast(), count, count) }
 }
 

@@ -126,8 +126,9 @@ pub fn parallel(n: usize, cost: usize, task: impl Fn(usize) + Sync) {
     parallel_for(n.div_ceil(each), n.saturating_mul(cost) >= WAKE, &piece);
 }
 
-/// [`parallel`] over items, each given away once. Panics with the error `OutOfMemory`: they are listed, so there should be one
-/// for a piece of the data that is worth a task, not for each number.
+/// [`parallel`] over items, each given away once. Panics with the error `OutOfMemory`: they are
+/// listed, so there should be one for a piece of the data that is worth a task, not for each
+/// number.
 pub fn parallel_each<T: Send>(
     items: impl Iterator<Item = T>,
     cost: usize,
@@ -218,11 +219,13 @@ scratch!(i64, SCRATCH_I64);
 scratch!(F16, SCRATCH_F16);
 scratch!(Bf16, SCRATCH_BF16);
 
-/// Bytes of the largest buffer that is kept. Glibc's malloc keeps no larger one, either: getting it takes little beside what is
-/// done with it. What layers of usual sizes pack is smaller, and would take up to twice as long in new memory.
+/// Bytes of the largest buffer that is kept. Glibc's malloc keeps no larger one, either: getting it
+/// takes little beside what is done with it. What layers of usual sizes pack is smaller, and would
+/// take up to twice as long in new memory.
 const KEPT: usize = 32 << 20;
 
-/// A buffer of `len` numbers of unspecified value that this thread keeps for the next time, unless it is large.
+/// A buffer of `len` numbers of unspecified value that this thread keeps for the next time, unless
+/// it is large.
 pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
     if len == 0 {
         return body(&mut []);
@@ -331,7 +334,7 @@ mod tests {
     fn refused_memory_is_an_error() {
         let refused = |work: &dyn Fn()| {
             let work = std::panic::AssertUnwindSafe(work);
-            let panic = std::panic::catch_unwind(|| work()).unwrap_err();
+            let panic = std::panic::catch_unwind(move || (*work)()).unwrap_err();
             panic.downcast_ref::<Error>().map(|error| error.code)
         };
         let most = usize::MAX / 32;

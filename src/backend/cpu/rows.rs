@@ -15,7 +15,8 @@ use std::ops::Range;
 
 /// Rows in memory of a type that is computed as `L`.
 pub trait RowOf<L: Plain>: Stored<L> {
-    /// How much room a row of `n` elements wants to be read or written: none where it is used as it is.
+    /// How much room a row of `n` elements wants to be read or written: none where it is used as it
+    /// is.
     fn room(n: usize) -> usize;
     /// The row as `L`: itself, or converted into `room`.
     fn read<'a>(row: &'a [Self], room: &'a mut [L]) -> &'a [L];

@@ -46,7 +46,8 @@ fn equal_maxima_share() {
     same(&found, &[&[0.5, 0.0, 0.5]]);
 }
 
-/// Of lines of 3 elements with taps 5 apart: the windows in the middle meet nothing, and their places are 3 and 4.
+/// Of lines of 3 elements with taps 5 apart: the windows in the middle meet nothing, and their
+/// places are 3 and 4.
 #[test]
 fn maxima_of_padding_only() {
     let lists = [2, 1, 3, 5].map(|number| Attr::Ints(smallvec![number]));

@@ -23,7 +23,8 @@ pub fn oracle(op: Op) -> Option<Oracle> {
             vec![Array::from_f64(to[0].dtype, &to[0].sizes, &sums)]
         },
         Op::MaxPool => |x, attrs, to| {
-            // The last of those that are no numbers, else the first of the largest, else where the window starts.
+            // The last of those that are no numbers, else the first of the largest, else where the
+            // window starts.
             let dtype = to[0].dtype;
             let least = match dtype.is_float() {
                 true => f64::NEG_INFINITY,
@@ -45,8 +46,8 @@ pub fn oracle(op: Op) -> Option<Oracle> {
     })
 }
 
-/// For every element of the result, `f` of the places and numbers that its window meets in its plane, and of the place of its
-/// first tap that lies before no element of it.
+/// For every element of the result, `f` of the places and numbers that its window meets in its
+/// plane, and of the place of its first tap that lies before no element of it.
 fn pooled(
     x: &Array,
     attrs: &[Attr],
@@ -111,7 +112,8 @@ fn exact_pools() -> Vec<Case> {
     cases
 }
 
-/// Windows of which some or all meet padding only, as PyTorch has them, and the spatial sizes of the result.
+/// Windows of which some or all meet padding only, as PyTorch has them, and the spatial sizes of
+/// the result.
 const DILATED_POOLS: [(Pool, &[i64]); 6] = [
     ((&[1, 2, 3], [&[2], &[1], &[1], &[4]], false), &[1]),
     ((&[2, 1, 3], [&[2], &[1], &[3], &[5]], false), &[4]),

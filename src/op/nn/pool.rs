@@ -123,7 +123,8 @@ fn planes(ty: &Ty) -> usize {
     numel(&ty.sizes[..2]) as usize
 }
 
-/// Whether a window may meet padding only. One that is not dilated reaches over its padding, which is at most half of it.
+/// Whether a window may meet padding only. One that is not dilated reaches over its padding, which
+/// is at most half of it.
 pub fn may_meet_nothing(padding: &[i64], dilation: &[i64]) -> bool {
     padding.iter().zip(dilation).any(|(&padding, &dilation)| padding > 0 && dilation > 1)
 }

@@ -134,7 +134,8 @@ impl Windows {
         at.checked_sub(self.padding[d]).filter(|&i| i < self.input[d])
     }
 
-    /// The place in a plane of the first tap at a pixel that lies before no element; beyond the plane if all lie beyond.
+    /// The place in a plane of the first tap at a pixel that lies before no element; beyond the
+    /// plane if all lie beyond.
     pub fn start(&self, pixel: usize) -> usize {
         let at = split(pixel, self.output);
         let along = |d: usize| {
