@@ -86,7 +86,7 @@ DILATED = [
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32], ids=str
 )
-@pytest.mark.parametrize("pool", DILATED, ids=str)
+@pytest.mark.parametrize("pool", DILATED, ids=lambda pool: str(pool[1:]))
 def test_windows_that_meet_padding_only(pool, dtype):
     call, sizes, padding, dilation = pool
     if call is F.max_pool1d and not dtype.is_floating_point:

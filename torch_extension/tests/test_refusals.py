@@ -363,4 +363,4 @@ def test_refused_after_sizes_that_fit(name):
             function("cpu", *sizes)
         with pytest.raises(RuntimeError) as actual:
             function(DEVICE, *sizes)
-        assert str(actual.value)[:40] == str(expected.value)[:40]
+        assert str(expected.value)[:40] in str(actual.value)
