@@ -10,8 +10,8 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
 at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target);
 at::Scalar local_scalar_dense(const at::Tensor& tensor);
 
-// Whether what a tensor stores are its numbers: not for one that is conjugate or negative by a flag,
-// nor for bools whose bytes another type may have written.
+// Whether what a tensor stores are its numbers: not for one that is conjugate or negative by a
+// flag, nor for bools whose bytes another type may have written.
 bool is_plain(const at::Tensor& tensor);
 // The same numbers, stored as they are.
 at::Tensor plain(const at::Tensor& tensor);

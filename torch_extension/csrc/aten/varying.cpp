@@ -71,8 +71,7 @@ bool are_varying_windows(at::TensorList tensors) {
   const at::Tensor& first = tensors[0];
   const auto is_another = [&](const at::Tensor& other) {
     return other.is_alias_of(first) && other.dtype() == first.dtype() &&
-           other.sizes() == first.sizes() && other.strides() == first.strides() &&
-           is_plain(other);
+           other.sizes() == first.sizes() && other.strides() == first.strides() && is_plain(other);
   };
   if (!std::all_of(tensors.begin(), tensors.end(), is_another)) return false;
   KeyWords key{kStack, tensors.size()}, offsets;

@@ -291,9 +291,8 @@ void check_overlaps(const Call& call) {
 
 bool writes_elements_twice(const Call& call) {
   const auto tensors = call.tensors();
-  return std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
-    return use.written && may_overlap(*use.tensor);
-  });
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const TensorUse& use) { return use.written && may_overlap(*use.tensor); });
 }
 
 void check_numbers(const Call& call) {
