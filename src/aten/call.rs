@@ -297,10 +297,13 @@ impl<'a> Call<'a> {
         let parameters = self.parameters(numbers, parameter)?.map(|number| number.cast(compute));
         let mut operands = self.numbers(at, compute)?;
         if compute != result && result.is_float() {
-            // A tensor is an element of the common dtype wherever a kernel reads it; most kernels have a number so, too.
+            // Elements are of the common dtype wherever a kernel reads them; most kernels have a single number so, too.
             for (x, i) in operands.iter_mut().zip(at) {
-                let is_tensor = matches!(self.operand(i)?, Some(Operand::Tensor { .. }));
-                if is_tensor || i == 0 || matches!(rule, Rule::Rounded | Rule::FloatFormula) {
+                let is_list = match self.operand(i)? {
+                    Some(Operand::Tensor { .. }) => self.ty(i)?.numel() != 1,
+                    _ => false,
+                };
+                if is_list || i == 0 || matches!(rule, Rule::Rounded | Rule::FloatFormula) {
                     *x = self.number(i, 0.0, result)?.cast(compute);
                 }
             }

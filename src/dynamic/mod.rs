@@ -168,14 +168,19 @@ impl Families {
         let at = families.iter().position(|family| family.structure == erased.structure)?;
         families[..=at].rotate_right(1);
         let family = &mut families[0];
-        let (mut unplaced, at, binding) =
+        // One that was compared for such sizes goes before those of which that is still to be done.
+        let (mut unplaced, at, binding) = [true, false].into_iter().find_map(|is_proved| {
             family.templates.iter().enumerate().find_map(|(at, learnt)| {
                 let Learnt { symbol_map, template, .. } = learnt;
                 let point = symbol_map.bind(&erased.numbers)?;
+                if template.proved.contains(&point) != is_proved {
+                    return None;
+                }
                 let unplaced = template.instance(&point)?;
                 let binding = SymbolBinding { symbol_map: symbol_map.clone(), point };
                 Some((unplaced, at, binding))
-            })?;
+            })
+        })?;
         family.templates[..=at].rotate_right(1);
         let decisions = &family.templates[0].template.decisions;
         for step in unplaced.steps_mut() {

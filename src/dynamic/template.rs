@@ -14,8 +14,8 @@ use std::collections::HashMap;
 
 /// Sizes below are programs of their own: they broadcast, or there is nothing to compute.
 pub const SMALLEST: i64 = 2;
-/// Of so many symbols sums of two are looked at.
-const FEW_SUMS: usize = 6;
+/// Of so many symbols sums of two are looked at, and more residues.
+const FEW: usize = 6;
 
 /// What came of planning a family around a point.
 pub enum Attempt {
@@ -32,32 +32,51 @@ impl Attempt {
     }
 }
 
-/// Between which values sums of symbols were when plans were compared: a corner of the box may be no point at all, and what changes
-/// with a sum (there is a round more) changes before it.
-pub struct Proved(Vec<(i64, i64)>);
+/// Where plans were compared. Between which values sums of symbols were: a corner of the box may be no point at all, and what
+/// changes with a sum (there is a round more) changes before it. And which residues the symbols had: a window that ends beyond the
+/// last element (`ceil_mode`), or a division without a rest, is a plan of every other size, or of every third.
+pub struct Proved {
+    sums: Vec<(i64, i64)>,
+    residues: Vec<u16>,
+}
 
 impl Proved {
     pub fn new(points: &[Vec<i64>]) -> Proved {
-        let mut proved = Proved(vec![(i64::MAX, i64::MIN); sums(&points[0]).len()]);
+        let sums = vec![(i64::MAX, i64::MIN); sums(&points[0]).len()];
+        let mut proved = Proved { sums, residues: vec![0; points[0].len()] };
         points.iter().for_each(|point| proved.add(point));
         proved
     }
 
     pub fn add(&mut self, point: &[i64]) {
-        for ((least, most), sum) in self.0.iter_mut().zip(sums(point)) {
+        for ((least, most), sum) in self.sums.iter_mut().zip(sums(point)) {
             (*least, *most) = (sum.min(*least), sum.max(*most));
         }
+        self.residues.iter_mut().zip(residues(point)).for_each(|(seen, of)| *seen |= of);
     }
 
     pub fn contains(&self, point: &[i64]) -> bool {
-        self.0.iter().zip(sums(point)).all(|((least, most), sum)| (*least..=*most).contains(&sum))
+        let within = |((least, most), sum): (&(i64, i64), i64)| (*least..=*most).contains(&sum);
+        self.sums.iter().zip(sums(point)).all(within)
+            && self.residues.iter().zip(residues(point)).all(|(seen, of)| seen & of == of)
     }
+}
+
+/// A bit for the residue of each symbol by each divisor. Of many symbols some residue would be new for long.
+fn residues(point: &[i64]) -> impl Iterator<Item = u16> {
+    let divisors = if point.len() <= FEW { 2..6 } else { 2..3 };
+    point.iter().map(move |n| {
+        let place = |(bits, first): (u16, i64), divisor: i64| {
+            (bits | 1 << (first + n.rem_euclid(divisor)), first + divisor)
+        };
+        divisors.clone().fold((0, 0), place).0
+    })
 }
 
 /// Of all symbols, and of each two if they are few.
 fn sums(point: &[i64]) -> Vec<i64> {
     let mut sums = vec![point.iter().fold(0, |sum: i64, n| sum.saturating_add(*n))];
-    if (3..=FEW_SUMS).contains(&point.len()) {
+    if (3..=FEW).contains(&point.len()) {
         let pairs = (1..point.len()).flat_map(|t| (0..t).map(move |s| (s, t)));
         sums.extend(pairs.map(|(s, t)| point[s].saturating_add(point[t])));
     }

@@ -445,3 +445,25 @@ def test_bools_that_were_written_as_bytes_are_true():
         return before, m.sum(), m.long(), m.view(torch.uint8) * 2
 
     assert_same(run(DEVICE), run("cpu"))
+
+
+PARTS = {
+    "masked_fill_": lambda m: m.masked_fill_(torch.arange(5, device=m.device) == 0, False),
+    "index_fill_": lambda m: m.index_fill_(0, torch.tensor([0], device=m.device), False),
+    "index_put_": lambda m: m.index_put_(
+        (torch.tensor([0], device=m.device),), torch.tensor(False, device=m.device)
+    ),
+    "expanded": lambda m: m[:1].expand(3).index_fill_(0, torch.tensor([0], device=m.device), False),
+    "item": lambda m: m.__setitem__(0, False),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_bytes_that_are_not_written_stay(name):
+    def run(device):
+        x = torch.tensor([2, 3, 0, 255, 1], dtype=torch.uint8, device=device)
+        m = x.view(torch.bool)
+        PARTS[name](m)
+        return x, m.sum(), m.to("cpu").view(torch.uint8).to(device)
+
+    assert_same(run(DEVICE), run("cpu"))

@@ -348,6 +348,9 @@ def test_integers_beside_halves_are_halves(dtype):
     operators = [torch.remainder, torch.fmod, torch.atan2, torch.maximum]
     for operator in [*operators, torch.add, torch.mul, torch.div, torch.lt]:
         check(lambda x, n, f=operator: (f(x, n), f(n, x)), x, n, rtol=0, atol=0)
+    # One is as a number to a division.
+    for one in (torch.tensor([257]), torch.tensor(257)):
+        check(lambda x, n: (x // n, torch.div(x, n, rounding_mode="trunc")), x, one, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

@@ -434,3 +434,10 @@ def test_a_part_of_a_view_that_overlaps_itself_is_written(name):
         return x * 2
 
     check(run, torch.arange(6.0))
+
+
+def test_a_copy_to_no_elements_is_of_sizes_that_fit():
+    for target in (torch.empty(0, 3, device=DEVICE), torch.empty(0, 3)):
+        with pytest.raises(RuntimeError):
+            target.copy_(torch.ones(2, 3, device=DEVICE))
+        target.copy_(torch.ones(1, 3, device=DEVICE))

@@ -82,13 +82,19 @@ fn filtered<'a>(x: V<'a>, d: usize, axis: &Axis, filter: Filter) -> Result<V<'a>
     math.check().map(|()| sums)
 }
 
-/// `x[n,c,h,w]` of the sizes `to`; a dimension whose size stays is left as it is. Arguments from `first` on: `align_corners`,
-/// then the scales.
-fn resized<'a>(c: &Call<'a>, x: V<'a>, to: &[i64], first: usize, filter: Filter) -> Result<V<'a>> {
+/// `x[n,c,h,w]` of the sizes `to`. Arguments from `first` on: `align_corners`, then the scales. A dimension whose size stays is
+/// left as it is, but, as in PyTorch, not for the gradient, whatever the scale.
+fn resized<'a>(
+    c: &Call<'a>,
+    x: V<'a>,
+    to: &[i64],
+    first: usize,
+    (filter, leaves_sizes): (Filter, bool),
+) -> Result<V<'a>> {
     let mut y = x;
     let align = c.bool(first, false)?;
     for (d, axis) in axes(c, &x.sizes(), to, align, first + 1)?.iter().enumerate().rev() {
-        if axis.changes(c.math) {
+        if !leaves_sizes || axis.changes(c.math) {
             y = filtered(y, d + 2, axis, filter)?;
         }
     }
@@ -98,12 +104,12 @@ fn resized<'a>(c: &Call<'a>, x: V<'a>, to: &[i64], first: usize, filter: Filter)
 /// `(self, output_size, align_corners, scales_h, scales_w)`
 fn upsample<'a>(c: &Call<'a>, filter: Filter) -> Outs<'a> {
     let x = c.tensor(0)?;
-    let y = resized(c, x.cast(wide(x.dtype())), &sizes(c, 1, 2)?, 2, filter)?;
+    let y = resized(c, x.cast(wide(x.dtype())), &sizes(c, 1, 2)?, 2, (filter, true))?;
     Ok(vec![y.cast(x.dtype())])
 }
 
 /// `(grad_output, output_size, input_size, align_corners, scales_h, scales_w)`
 fn upsample_backward<'a>(c: &Call<'a>, filter: Filter) -> Outs<'a> {
     let (dy, to, from) = (c.tensor(0)?, sizes(c, 1, 2)?, sizes(c, 2, 4)?);
-    adjoint(c, dy, &from, |x| resized(c, x, &to, 3, filter))
+    adjoint(c, dy, &from, |x| resized(c, x, &to, 3, (filter, false)))
 }

@@ -155,6 +155,11 @@ impl<'a> Targets<'a> {
                 target.sizes()
             );
         }
+        // For images, PyTorch looks only at how many there are.
+        let weight = weight.map(|w| match w.numel() == sizes[dim] && sizes.len() == 4 {
+            true => w.reshape(&[sizes[dim]]),
+            false => w,
+        });
         if let Some(w) = weight.filter(|w| w.sizes()[..] != [sizes[dim]]) {
             return invalid!(
                 "weight tensor should be defined either for all {} classes or no classes but got weight tensor of shape: {:?}",

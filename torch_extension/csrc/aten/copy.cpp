@@ -42,11 +42,6 @@ bool covers_storage(const at::Tensor& tensor) {
          tensor.nbytes() != 0 && tensor.nbytes() == tensor.storage().nbytes();
 }
 
-bool has_other_bools(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kBool && is_acc(tensor) && tensor.has_storage() &&
-         buffer_of(*tensor.storage().unsafeGetStorageImpl()).buffer->has_other_bools;
-}
-
 // The bools 0 and 1 of those that are true for any byte but 0.
 at::Tensor plain_bools(const at::Tensor& tensor) {
   return has_other_bools(tensor) ? at::ne(tensor.view(at::kByte), 0) : tensor;
@@ -248,11 +243,18 @@ at::Tensor upload(const at::Tensor& tensor, c10::DeviceIndex device) {
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
   const DispatchBelowAutograd guard;
-  if (target.numel() == 0) return target;
-  if (shows_the_same(source, target)) return target;
-  if (has_other_bools(source)) return copy_from(plain_bools(source), target, false);
   const at::Tensor expanded =
       source.sizes() == target.sizes() ? source : source.expand(target.sizes());
+  if (target.numel() == 0) return target;
+  if (shows_the_same(source, target)) return target;
+  if (has_other_bools(target) && source.is_cpu() && source.scalar_type() == at::kBool) {
+    // As they are: bools that come from the host become 0 and 1.
+    copy_from(source.view(at::kByte), target.view(at::kByte), false);
+    return target;
+  }
+  if (has_other_bools(source) && is_acc(target)) {
+    return copy_from(plain_bools(source), target, false);
+  }
   at::assert_no_internal_overlap(target);
   if (is_acc(source) && is_acc(target)) at::assert_no_partial_overlap(target, source);
   if (!is_acc(target)) {

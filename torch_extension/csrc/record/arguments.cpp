@@ -203,13 +203,7 @@ void Call::read_tensor(c10::IValue& value, const Parameter& parameter, size_t in
   if (decides_type(value.toTensor(), parameter)) value = upload(value.toTensor(), device());
   if (!is_acc(value.toTensor())) return read_number(value.toTensor(), parameter, index);
   const bool written = parameter.written || parameter.out;
-  if (!is_plain(value.toTensor())) {
-    if (!written) {
-      value = plain(value.toTensor());
-    } else if (!parameter.out && value.toTensor().scalar_type() == at::kBool) {
-      copy_from(plain(value.toTensor()), value.toTensor(), false);
-    }
-  }
+  if (!written && !is_plain(value.toTensor())) value = plain(value.toTensor());
   if (!parameter.out) {
     // The position among the call's tensors, until arguments() knows where the views are.
     push(integer_argument(TORCHACC_ARG_VIEW, static_cast<int64_t>(tensors_.size())));

@@ -237,7 +237,7 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   // How many elements a mask selects, and so what fits beside it, is a matter of values.
   if (call.has_mask_among_indices() || (info->immediate == Immediate::WithMask && call.has_mask()))
     return number_masks(*info, *stack) ? record_boxed(op, stack) : run_immediately(*info, *stack);
-  if (writes_elements_twice(call)) return run_immediately(*info, *stack);
+  if (writes_as_the_cpu(call)) return run_immediately(*info, *stack);
   if (info->seeded) check_numbers(call);
   const auto shapes = infer_shapes(call);
   if (shapes == nullptr) return run_immediately(*info, *stack);

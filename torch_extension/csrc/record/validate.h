@@ -20,9 +20,10 @@ void check_kernel(const Call& call);
 // Throws where the operator would write over what it reads.
 void check_overlaps(const Call& call);
 
-// Whether a tensor that is written to shows one element in several places, such as an expanded one:
-// which of several writes stays is the CPU's kernel's affair, and whether it allows any.
-bool writes_elements_twice(const Call& call);
+// Whether a tensor that is written to may show one element in several places, such as an expanded
+// one: which of several writes stays is the CPU's kernel's affair, and whether it allows any. Or
+// has bools of other bytes, of which those stay that the kernel does not write.
+bool writes_as_the_cpu(const Call& call);
 
 // Throws for numbers that are no parameters of the operator's distribution. They are not in the
 // call's key: to be asked for every call.

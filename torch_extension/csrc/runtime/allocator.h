@@ -42,6 +42,15 @@ inline bool is_acc(const at::Tensor& tensor) {
   return tensor.defined() && is_acc(*tensor.unsafeGetTensorImpl());
 }
 
+// Whether a device tensor's bools may be other bytes than 0 and 1.
+inline bool has_other_bools(const c10::TensorImpl& tensor) {
+  return tensor.dtype() == c10::ScalarType::Bool && tensor.has_storage() &&
+         buffer_of(*tensor.unsafe_storage().unsafeGetStorageImpl()).buffer->has_other_bools;
+}
+inline bool has_other_bools(const at::Tensor& tensor) {
+  return is_acc(tensor) && has_other_bools(*tensor.unsafeGetTensorImpl());
+}
+
 // A new tensor over a new buffer of `nbytes`, without the dispatcher.
 at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
                        size_t nbytes, c10::DeviceIndex device);
