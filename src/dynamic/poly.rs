@@ -132,11 +132,14 @@ pub struct Fitter {
     /// Each monomial with its values at the points, lower degrees first.
     columns: Vec<(Monomial, Vec<i128>)>,
     most_terms: usize,
+    /// Whether each coefficient is to be determined without any one of the points, too.
+    is_spared: bool,
 }
 
 impl Fitter {
     /// For `points` in `symbols` variables. Every polynomial found has at least `spare` terms fewer than there are points:
-    /// so many points prove it, the others determine it.
+    /// so many points prove it, the others determine it; if there are any, also without any one of them: where all but one lie on a
+    /// line, what a polynomial is beside it would be that one's say alone.
     pub fn new(points: &[Vec<i64>], symbols: usize, spare: usize) -> Fitter {
         let mut monomials: Vec<Monomial> = vec![smallvec![]];
         let mut from = 0;
@@ -160,7 +163,7 @@ impl Fitter {
         let determined = points.len().saturating_sub(spare);
         let most_terms = determined.min(TERMS_BY_CHANCE);
         let most_terms = if determined > MOST_TERMS { MOST_TERMS } else { most_terms };
-        Fitter { columns, most_terms }
+        Fitter { columns, most_terms, is_spared: spare > 0 }
     }
 
     fn each_choice(
@@ -186,13 +189,16 @@ impl Fitter {
     /// The combination of the chosen monomials that has these values, if its coefficients are integers other than 0.
     fn through(&self, values: &[i64], chosen: &[usize]) -> Option<Poly> {
         let entry = |row: usize, column: usize| self.columns[chosen[column]].1[row];
-        let coefficients = solve(chosen.len(), &entry, values)?;
+        let (coefficients, rows) = solve(chosen.len(), &entry, values)?;
         let right = |row: usize| {
             let term = |c: usize| entry(row, c).checked_mul(coefficients[c] as i128);
             let sum = (0..chosen.len()).try_fold(0i128, |sum, c| sum.checked_add(term(c)?));
             sum == Some(values[row] as i128)
         };
         let exact = (0..values.len()).all(right);
+        if self.is_spared && exact && !is_spared(&rows, &entry, values.len()) {
+            return None;
+        }
         let term = |(&c, &at): (&i64, &usize)| (c, self.columns[at].0.clone());
         exact.then(|| Poly(coefficients.iter().zip(chosen).map(term).collect()))
     }
@@ -215,16 +221,19 @@ impl Fit for Fitter {
     }
 }
 
-/// Solves the first `n` rows that are independent, by Cramer's rule. `None` for coefficients that are 0 or no integers.
+type Rows = SmallVec<[usize; MOST_TERMS]>;
+
+/// Solves the first `n` rows that are independent, by Cramer's rule, and says which they are. `None` for coefficients that are 0 or
+/// no integers.
 fn solve(
     n: usize,
     entry: &dyn Fn(usize, usize) -> i128,
     values: &[i64],
-) -> Option<SmallVec<[i64; MOST_TERMS]>> {
+) -> Option<(SmallVec<[i64; MOST_TERMS]>, Rows)> {
     if n == 1 && values.iter().all(|&v| v == 0) {
-        return Some(smallvec![0]);
+        return Some((smallvec![0], Rows::new()));
     }
-    let mut rows: SmallVec<[usize; MOST_TERMS]> = SmallVec::new();
+    let mut rows = Rows::new();
     for row in 0..values.len() {
         rows.push(row);
         if rows.len() == n && determinant(n, &|r, c| Some(entry(rows[r], c)))? == 0 {
@@ -246,7 +255,18 @@ fn solve(
         let whole_number = part != 0 && part % whole == 0;
         whole_number.then(|| i64::try_from(part / whole).ok()).flatten()
     };
-    (0..n).map(coefficient).collect()
+    let coefficients = (0..n).map(coefficient).collect::<Option<_>>()?;
+    Some((coefficients, rows))
+}
+
+/// Whether for each of these independent rows there is another one, of `count`, that is independent of the rest of them, too.
+fn is_spared(rows: &Rows, entry: &dyn Fn(usize, usize) -> i128, count: usize) -> bool {
+    let replaces = |at: usize, row: usize| {
+        let of = |r: usize| if r == at { row } else { rows[r] };
+        let matrix = |r: usize, c: usize| Some(entry(of(r), c));
+        !rows.contains(&row) && determinant(rows.len(), &matrix).is_some_and(|d| d != 0)
+    };
+    (0..rows.len()).all(|at| (0..count).any(|row| replaces(at, row)))
 }
 
 /// Of a matrix of few rows; `None` beyond 128 bits.
@@ -407,5 +427,23 @@ mod tests {
     fn a_large_point_is_no_number() {
         let poly = Fitter::new(&points(&[2, 3, 4]), 1, 0).fit(&[8, 27, 64]).unwrap();
         assert_eq!((poly.at(&[5]), poly.at(&[i64::MAX])), (Some(125), None));
+    }
+
+    /// A tile of as many elements as one size is of another one: all but one of the points have two.
+    #[test]
+    fn one_point_beside_a_line_says_nothing() {
+        let of = |points: &[(i64, i64)]| -> Vec<Vec<i64>> {
+            points.iter().map(|&(whole, parts)| vec![whole, parts]).collect()
+        };
+        let line = [(4, 2), (6, 3), (8, 4), (20, 10), (14, 7), (32, 16)];
+        let tiles =
+            |points: &[Vec<i64>]| -> Vec<i64> { points.iter().map(|p| p[0] / p[1]).collect() };
+        let points = of(&[&line[..], &[(3, 1)]].concat());
+        assert!(Fitter::new(&points, 2, 0).fit(&tiles(&points)).is_some());
+        assert!(Fitter::new(&points, 2, 2).fit(&tiles(&points)).is_none());
+        let sums =
+            |points: &[Vec<i64>]| -> Vec<i64> { points.iter().map(|p| p[0] - p[1]).collect() };
+        let points = of(&[&line[..], &[(3, 1), (9, 2)]].concat());
+        assert!(Fitter::new(&points, 2, 2).fit(&sums(&points)).is_some());
     }
 }

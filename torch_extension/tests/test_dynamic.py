@@ -385,3 +385,67 @@ def test_random_numbers_of_any_count(sizes):
         torchacc.sync()
         compiled += made()[0] if step >= 4 else 0
     assert compiled == 0
+
+
+def lines(*lengths):
+    return [torch.arange(1.0, n + 1).view(1, 1, n) for n in lengths]
+
+
+def images(*sizes):
+    return [torch.arange(1.0, 3 * h * w + 1).view(1, 3, h, w) / (3 * h * w) for h, w in sizes]
+
+
+def ceiled(y):
+    return F.avg_pool2d(y, 2, ceil_mode=True)
+
+
+def pooled_gradient(x):
+    y = F.avg_pool2d(x * 1.5, 3, 2, 1)
+    weight = torch.arange(1.0, y.numel() + 1, device=x.device).view(y.shape) / y.numel()
+    return torch.autograd.grad((y * weight).sum(), x)[0]
+
+
+def skipping(x):
+    y = F.max_pool2d(x, 2)
+    d = F.max_pool2d(y, 3, 2, 1)
+    up = F.interpolate(F.max_pool2d(d, 3, 2, 1), size=d.shape[-2:]) + d
+    return F.interpolate(up, size=y.shape[-2:], mode="bilinear") + y
+
+
+HALVED = [8, 12, 16, 10, 13, 11, 21, 5, 6, 33, 9, 7, 50, 17, 64, 37, 20, 70, 73]
+TALL = [(h, 32) for h in (32, 21, 37, 15, 16, 46, 18, 19, 22, 25, 33, 34, 35, 39, 43)]
+PAIRS = [(32, 32), (37, 32), (48, 32), (25, 32), (41, 32), (26, 35), (24, 14), (17, 20), (19, 21)]
+PAIRS += [(23, 47), (30, 39), (43, 19), (60, 30), (56, 50), (51, 22), (38, 43), (44, 49)]
+# A window, a tile or a division that comes out otherwise for odd sizes, or for one in a few.
+UNEVEN = {
+    "behind a stride": (
+        lambda x: F.avg_pool1d(F.max_pool1d(x, 3, 2, 1), 2, ceil_mode=True),
+        lines(8, 9, 10, 12, 7, 16, 13, 14, 17, 18, 21, 22, 25, 33, 41),
+    ),
+    "of a half": (
+        lambda x: F.avg_pool1d(x[..., : x.shape[-1] // 2], 2, ceil_mode=True),
+        lines(*HALVED),
+    ),
+    "by halves": (
+        lambda x: F.adaptive_avg_pool1d(x[..., : x.shape[-1] // 2], x.shape[-1] // 2 // 2),
+        lines(*HALVED),
+    ),
+    "behind a convolution": (
+        lambda x: ceiled(F.conv2d(x, torch.ones(3, 3, 3, 3, device=x.device), None, 2, 1)),
+        images(*TALL),
+    ),
+    "gradient": (lambda x: pooled_gradient(x.requires_grad_()), images(*TALL)),
+    "two pools": (lambda x: ceiled(F.max_pool2d(x, 2)), images(*PAIRS)),
+    "skips": (skipping, images(*PAIRS)),
+}
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_sizes_that_do_not_come_out_even(name):
+    function, inputs = UNEVEN[name]
+    for x in inputs:
+        expected = function(x.clone()).detach()
+        # As no other test has it.
+        actual = (function(x.to("acc")) * 1.0625).detach().cpu()
+        torchacc.sync()
+        torch.testing.assert_close(actual, expected * 1.0625, rtol=1e-4, atol=1e-5)
