@@ -203,10 +203,13 @@ impl Axis {
         }
     }
 
+    fn has_scale(&self) -> bool {
+        self.scale.is_some_and(|scale| scale != 1.0)
+    }
+
     /// Whether the sizes differ. Where they do not, elements may stay, whatever the scale says: then no template is for both.
     pub fn changes(&self, math: &Math) -> bool {
-        let has_scale = self.scale.is_some_and(|scale| scale != 1.0);
-        math.guard(Guard::order(self.from, self.to).filter(|_| has_scale));
+        math.guard(Guard::order(self.from, self.to).filter(|_| self.has_scale()));
         self.from != self.to
     }
 
@@ -313,8 +316,7 @@ fn interpolated<'a>(
     for (d, axis) in
         axes(c, &x.sizes(), to, align, first + aligns as usize)?.iter().enumerate().rev()
     {
-        let has_scale = axis.scale.is_some_and(|s| s != 1.0);
-        if axis.changes(c.math) || has_scale && kind != Kind::Linear {
+        if axis.changes(c.math) || axis.has_scale() && kind != Kind::Linear {
             y = axis.apply(y, d + 2, kind, dtype);
             y.math().check()?;
         }
