@@ -34,16 +34,18 @@ impl Attempt {
 
 /// Where plans were compared. Between which values sums of symbols were: a corner of the box may be no point at all, and what
 /// changes with a sum (there is a round more) changes before it. And which residues the symbols had: a window that ends beyond the
-/// last element (`ceil_mode`), or a division without a rest, is a plan of every other size, or of every third.
+/// last element (`ceil_mode`), or a division without a rest, is a plan of every other size, or of every third. Half of a sum is one of
+/// every other sum: which symbols were odd at once.
 pub struct Proved {
     sums: Vec<(i64, i64)>,
     residues: Vec<u16>,
+    parities: u32,
 }
 
 impl Proved {
     pub fn new(points: &[Vec<i64>]) -> Proved {
         let sums = vec![(i64::MAX, i64::MIN); sums(&points[0]).len()];
-        let mut proved = Proved { sums, residues: vec![0; points[0].len()] };
+        let mut proved = Proved { sums, residues: vec![0; points[0].len()], parities: 0 };
         points.iter().for_each(|point| proved.add(point));
         proved
     }
@@ -53,12 +55,14 @@ impl Proved {
             (*least, *most) = (sum.min(*least), sum.max(*most));
         }
         self.residues.iter_mut().zip(residues(point)).for_each(|(seen, of)| *seen |= of);
+        self.parities |= parity(point);
     }
 
     pub fn contains(&self, point: &[i64]) -> bool {
         let within = |((least, most), sum): (&(i64, i64), i64)| (*least..=*most).contains(&sum);
         self.sums.iter().zip(sums(point)).all(within)
             && self.residues.iter().zip(residues(point)).all(|(seen, of)| seen & of == of)
+            && self.parities & parity(point) == parity(point)
     }
 }
 
@@ -71,6 +75,14 @@ fn residues(point: &[i64]) -> impl Iterator<Item = u16> {
         };
         divisors.clone().fold((0, 0), place).0
     })
+}
+
+/// A bit for which symbols are odd, of up to five.
+fn parity(point: &[i64]) -> u32 {
+    match point.len() {
+        ..=5 => 1 << point.iter().fold(0, |odd, n| odd << 1 | n & 1),
+        _ => 0,
+    }
 }
 
 /// Of all symbols, and of each two if they are few.

@@ -360,3 +360,26 @@ def test_integers_are_compared_with_a_float_tensor_as_its_type(dtype):
         lone = torch.tensor(number, dtype=dtype)
         check(lambda n, lone=lone: (n == lone, n > lone, lone <= n, torch.eq(n[0], lone)), n)
         check(lambda n, lone=lone: (n + lone, torch.maximum(n, lone)), n)
+
+
+@pytest.fixture
+def default_f64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_integers_beside_numbers_of_the_default_dtype(default_f64):
+    """No result says that they are compared in f64."""
+    n = torch.tensor([2**24 + 1, 5, 2**40 + 1])
+    for number in (2.0**24, 2.0**40, 5.5):
+        check(lambda n, x=number: (n > x, n == x, torch.eq(n, torch.tensor(x))), n)
+    check(lambda n: (n / 3.0, n.clamp(5.5), torch.where(n > 6, n, 0.5)), n)
+
+
+def test_integers_that_only_uint64_has():
+    n = torch.arange(3).to(torch.uint64)
+    for number in (2**63 + 5, 2**64 - 1, 7):
+        check(lambda n, x=number: (n.clone().fill_(x), torch.full_like(n, x), n == x), n)
+        one = torch.tensor(number, dtype=torch.uint64)
+        check(lambda n, x=one: n.clone().fill_(x), n)

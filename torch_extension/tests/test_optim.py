@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn as nn
 import torchacc
-from support import DEVICE, assert_same, to_device, twins
+from support import DEVICE, assert_same, check, to_device, twins
 
 MODES = [{}, {"foreach": False}, {"foreach": True}, {"fused": True}, {"amsgrad": True}]
 OPTIMIZERS = [
@@ -145,3 +145,34 @@ def test_an_infinite_parameter_stays_infinite(mode):
         return x.detach()
 
     assert_same(trained(DEVICE), trained("cpu"))
+
+
+def twice(name, w):
+    one = torch.full((), 0.5, device=w.device)
+    calls = {
+        "_foreach_add_": lambda: torch._foreach_add_([w, w], 1.0),
+        "_foreach_mul_": lambda: torch._foreach_mul_([w[:2], w, w[:2]], 3.0),
+        "unscale": lambda: torch._amp_foreach_non_finite_check_and_unscale_([w, w], one * 0, one),
+    }
+    calls[name]()
+    return w
+
+
+@pytest.mark.parametrize("name", ["_foreach_add_", "_foreach_mul_", "unscale"])
+def test_a_tensor_twice_in_a_list_is_updated_twice(name):
+    check(lambda w: twice(name, w), torch.arange(1.0, 4))
+
+
+@pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate")
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_parameter_that_is_there_twice(kind):
+    def train(w):
+        w = w.clone().requires_grad_()
+        optimizer = kind([w, w], lr=0.1, fused=True)
+        for _ in range(2):
+            optimizer.zero_grad()
+            w.square().sum().backward()
+            optimizer.step()
+        return w.detach()
+
+    check(train, torch.arange(1.0, 4))

@@ -38,7 +38,8 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     let (p, axis) = (c.float(2, 2.0)?, [size.rank() as i64 - 1]);
     let sum = |v: V<'a>| v.reduce(Op::Sum, &axis, false);
     let y = match p {
-        0.0 => sum(size.ne(0.0).cast(size.dtype())),
+        // Not a number is no count either.
+        0.0 => sum(size.unary(Op::Ceil).min(1.0)),
         1.0 => sum(size),
         2.0 => still_at_zero(c, sum(size * size)).sqrt(),
         // Of no columns it is 0.

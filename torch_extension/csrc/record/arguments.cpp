@@ -246,7 +246,9 @@ void Call::read_number(const at::Tensor& number, const Parameter& parameter, siz
   } else if (scalar.isBoolean()) {
     push_scalar(integer_argument(TORCHACC_ARG_SCALAR_BOOL, scalar.toBool()));
   } else {
-    push_scalar(integer_argument(TORCHACC_ARG_SCALAR_INT, scalar.toLong()));
+    has_large_number_ |= scalar.type() == at::kUInt64 && (scalar.toUInt64() >> 63) != 0;
+    const auto number = has_large_number_ ? 0 : scalar.toLong();
+    push_scalar(integer_argument(TORCHACC_ARG_SCALAR_INT, number));
   }
 }
 
@@ -257,6 +259,9 @@ void Call::read_scalar(const c10::IValue& value, const Parameter& parameter) {
     argument = integer_argument(TORCHACC_ARG_SCALAR_BOOL, value.toBool());
   } else if (value.isInt() && !parameter.is_float) {
     argument = integer_argument(TORCHACC_ARG_SCALAR_INT, value.toInt());
+  } else if (value.isUnsigned() && !value.isInt()) {
+    has_large_number_ = true;
+    argument = integer_argument(TORCHACC_ARG_SCALAR_INT, 0);
   } else {
     const double number = value.isInt() ? static_cast<double>(value.toInt()) : value.toDouble();
     argument = float_argument(TORCHACC_ARG_SCALAR_FLOAT, number);
@@ -268,6 +273,7 @@ void Call::read_scalar(const c10::IValue& value, const Parameter& parameter) {
 // refuse it, or one of two in the wrong order.
 void Call::push_scalar(torchacc_arg argument) {
   const bool is_float = argument.kind == TORCHACC_ARG_SCALAR_FLOAT;
+  has_float_number_ |= is_float;
   const double number = is_float ? argument.v.f : static_cast<double>(argument.v.i);
   const uint64_t order = number < last_number_ ? 1 : number == last_number_ ? 2 : 3;
   last_number_ = number;
@@ -389,6 +395,16 @@ void Call::key_aliased_offsets() {
       key_.push_back(static_cast<uint64_t>(use.tensor->storage_offset()));
     }
   }
+}
+
+bool Call::writes_twice() const {
+  c10::SmallVector<std::pair<int32_t, int64_t>, 8> written;
+  for (const TensorUse& use : tensors_) {
+    if (use.tensor == nullptr || !use.written || use.out || storage_uses_[use.storage] < 2) continue;
+    if (use.tensor->numel() != 0) written.emplace_back(use.storage, use.tensor->storage_offset());
+  }
+  std::sort(written.begin(), written.end());
+  return std::adjacent_find(written.begin(), written.end()) != written.end();
 }
 
 void Call::fail_device(const at::Tensor& tensor, size_t index) const {

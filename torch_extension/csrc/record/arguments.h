@@ -79,6 +79,12 @@ class Call {
   bool has_names() const { return has_names_; }
   // Whether a number is complex: behind the ABI it is two floats.
   bool has_complex_number() const { return has_complex_number_; }
+  // Whether a number is a float, and whether one is an integer beyond int64's, which no argument of
+  // the ABI is.
+  bool has_float_number() const { return has_float_number_; }
+  bool has_large_number() const { return has_large_number_; }
+  // Whether a list that is written to has a tensor twice, as far as storage_index() looks back.
+  bool writes_twice() const;
 
   // The arguments with their final pointers. `views` has one view per entry of tensors(), in order.
   // Valid while this object and `views` are.
@@ -127,6 +133,8 @@ class Call {
   int n_indices_ = 0;
   bool has_names_ = false;
   bool has_complex_number_ = false;
+  bool has_float_number_ = false;
+  bool has_large_number_ = false;
   double last_number_ = 0;
 };
 

@@ -86,9 +86,23 @@ torchacc_op host_operator_of(const Call& call, const Shapes& shapes) {
   return static_cast<torchacc_op>(op);
 }
 
+// Whether integers and a number are compared in f64, the default dtype, which no result says.
+bool compares_in_f64(const Call& call, const Views& outputs) {
+  if (c10::get_default_dtype_as_scalartype() != at::kDouble || !call.has_float_number())
+    return false;
+  const auto tensors = call.tensors();
+  const bool counts = std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
+    return use.tensor != nullptr && at::isIntegralType(c10::typeMetaToScalarType(use.tensor->dtype()),
+                                                       /*includeBool=*/false);
+  });
+  return counts && std::any_of(outputs.begin(), outputs.end(), [](const torchacc_view& view) {
+           return view.dtype == TORCHACC_BOOL;
+         });
+}
+
 // A complex number, as its two parts, is read by rows that compute with complex tensors.
 bool has_native_form(const Call& call, const Views& outputs) {
-  if (!call.info().native.has_value()) return false;
+  if (!call.info().native.has_value() || compares_in_f64(call, outputs)) return false;
   if (!call.has_complex_number()) return true;
   const auto is_complex = [](const torchacc_view& view) {
     return view.dtype == TORCHACC_C64 || view.dtype == TORCHACC_C128;
@@ -237,7 +251,7 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   // How many elements a mask selects, and so what fits beside it, is a matter of values.
   if (call.has_mask_among_indices() || (info->immediate == Immediate::WithMask && call.has_mask()))
     return number_masks(*info, *stack) ? record_boxed(op, stack) : run_immediately(*info, *stack);
-  if (writes_as_the_cpu(call)) return run_immediately(*info, *stack);
+  if (writes_as_the_cpu(call) || call.has_large_number()) return run_immediately(*info, *stack);
   if (info->seeded) check_numbers(call);
   const auto shapes = infer_shapes(call);
   if (shapes == nullptr) return run_immediately(*info, *stack);

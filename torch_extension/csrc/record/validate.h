@@ -22,7 +22,8 @@ void check_overlaps(const Call& call);
 
 // Whether a tensor that is written to may show one element in several places, such as an expanded
 // one: which of several writes stays is the CPU's kernel's affair, and whether it allows any. Or
-// has bools of other bytes, of which those stay that the kernel does not write.
+// has bools of other bytes, of which those stay that the kernel does not write. Or is in a list
+// twice, and updated as often.
 bool writes_as_the_cpu(const Call& call);
 
 // Throws for numbers that are no parameters of the operator's distribution. They are not in the
