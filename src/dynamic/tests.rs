@@ -12,6 +12,7 @@ use crate::plan::{self, PlanMode, Target};
 use crate::record::{Arg, Format, Operator, Origin, Output, Read, Record, Value, View, Write};
 use crate::shape::{Layout, numel};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use template::Proved;
 
 /// Writes a trace: f32 tensors, each in a buffer of its own.
 #[derive(Default)]
@@ -497,4 +498,14 @@ fn many_sizes_are_learnt_for_each_width() {
     assert!(run(9, 16), "the first width's template stays");
     (30..40).for_each(|half| assert!(!run(1, 2 * half)));
     assert!((1..32).any(|n| run(n, 96)));
+}
+
+#[test]
+fn sizes_of_other_parities_are_compared() {
+    let equal: Vec<Vec<i64>> = (8..=70).map(|n| vec![n, n]).collect();
+    let mut proved = Proved::new(&equal);
+    assert!(proved.contains(&[20, 40]) && proved.contains(&[21, 43]));
+    assert!(!proved.contains(&[20, 41]), "half of a sum is another one");
+    proved.add(&[30, 35]);
+    assert!(proved.contains(&[20, 41]) && !proved.contains(&[41, 20]));
 }
