@@ -400,7 +400,8 @@ void Call::key_aliased_offsets() {
 bool Call::writes_twice() const {
   c10::SmallVector<std::pair<int32_t, int64_t>, 8> written;
   for (const TensorUse& use : tensors_) {
-    if (use.tensor == nullptr || !use.written || use.out || storage_uses_[use.storage] < 2) continue;
+    if (use.tensor == nullptr || !use.written || use.out || storage_uses_[use.storage] < 2)
+      continue;
     if (use.tensor->numel() != 0) written.emplace_back(use.storage, use.tensor->storage_offset());
   }
   std::sort(written.begin(), written.end());

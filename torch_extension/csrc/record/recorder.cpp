@@ -92,8 +92,9 @@ bool compares_in_f64(const Call& call, const Views& outputs) {
     return false;
   const auto tensors = call.tensors();
   const bool counts = std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
-    return use.tensor != nullptr && at::isIntegralType(c10::typeMetaToScalarType(use.tensor->dtype()),
-                                                       /*includeBool=*/false);
+    return use.tensor != nullptr &&
+           at::isIntegralType(c10::typeMetaToScalarType(use.tensor->dtype()),
+                              /*includeBool=*/false);
   });
   return counts && std::any_of(outputs.begin(), outputs.end(), [](const torchacc_view& view) {
            return view.dtype == TORCHACC_BOOL;

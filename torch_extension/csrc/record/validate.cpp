@@ -291,9 +291,11 @@ void check_overlaps(const Call& call) {
 
 bool writes_as_the_cpu(const Call& call) {
   const auto tensors = call.tensors();
-  return call.writes_twice() || std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
-    return use.written && (may_overlap(*use.tensor) || (!use.out && has_other_bools(*use.tensor)));
-  });
+  return call.writes_twice() ||
+         std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
+           return use.written &&
+                  (may_overlap(*use.tensor) || (!use.out && has_other_bools(*use.tensor)));
+         });
 }
 
 void check_numbers(const Call& call) {
