@@ -209,10 +209,19 @@ impl RecordedTrace {
     }
 }
 
+/// A trace that may come again, and what is compared before anybody looks at it: most are others.
+struct Entry {
+    trace: Arc<RecordedTrace>,
+    start: u64,
+    chain: u64,
+}
+
 /// The traces that may come again, most recently used first.
 #[derive(Default)]
 pub struct TraceHistory {
-    traces: Vec<Arc<RecordedTrace>>,
+    traces: Vec<Entry>,
+    /// Canonical bytes in all of them.
+    bytes: usize,
     last_id: u64,
     /// The trace that was finished last.
     last: Weak<RecordedTrace>,
@@ -231,7 +240,12 @@ impl TraceHistory {
     /// The one that most likely comes now: what came next the last time, else the most recently used one.
     pub fn likely(&self) -> Option<Arc<RecordedTrace>> {
         let follower = |last: Arc<RecordedTrace>| last.outlook.follower.lock().upgrade();
-        self.last.upgrade().and_then(follower).or_else(|| self.traces.first().cloned())
+        self.last.upgrade().and_then(follower).or_else(|| Some(self.traces.first()?.trace.clone()))
+    }
+
+    /// Whether the `index`-th may begin with a call of this [`start`].
+    pub fn may_start(&self, index: usize, start: u64) -> bool {
+        self.traces[index].start == start
     }
 
     /// The `index`-th, if it begins like the first `length` records of `trace` and goes on.
@@ -241,7 +255,7 @@ impl TraceHistory {
         trace: Option<&RecordedTrace>,
         length: usize,
     ) -> Option<Arc<RecordedTrace>> {
-        let other = &self.traces[index];
+        let other = &self.traces[index].trace;
         let same = other.records.len() > length && trace.is_none_or(|t| other.shares(t, length));
         same.then(|| other.clone())
     }
@@ -257,12 +271,12 @@ impl TraceHistory {
     }
 
     fn kept(&mut self, trace: Arc<RecordedTrace>, length: usize) -> Arc<RecordedTrace> {
-        let itself = self.traces.iter().position(|known| Arc::ptr_eq(known, &trace));
+        let itself = self.traces.iter().position(|known| Arc::ptr_eq(&known.trace, &trace));
         let known = itself.filter(|_| trace.records.len() == length);
         let known = known.or_else(|| self.position(&trace, length));
         if let Some(at) = known {
             self.traces[..=at].rotate_right(1);
-            return self.traces[0].clone();
+            return self.traces[0].trace.clone();
         }
         self.last_id += 1;
         // One that was recorded in full has no other owner and is kept as it is.
@@ -272,8 +286,11 @@ impl TraceHistory {
 
     /// Where the first `length` records of `trace` are as a whole trace.
     fn position(&self, trace: &RecordedTrace, length: usize) -> Option<usize> {
-        let same = |known: &Arc<RecordedTrace>| {
-            known.records.len() == length && known.shares(trace, length)
+        let chain = trace.mark(length).chain;
+        let same = |known: &Entry| {
+            known.chain == chain
+                && known.trace.records.len() == length
+                && known.trace.shares(trace, length)
         };
         self.traces.iter().position(same)
     }
@@ -287,18 +304,35 @@ impl TraceHistory {
                 self.keep(Arc::new(RecordedTrace { id: self.last_id, ..trace }));
             }
         }
-        self.traces[0].id
+        self.traces[0].trace.id
     }
 
     fn keep(&mut self, trace: Arc<RecordedTrace>) -> Arc<RecordedTrace> {
-        self.traces.insert(0, trace.clone());
-        let total =
-            |traces: &[Arc<RecordedTrace>]| traces.iter().map(|t| t.bytes.len()).sum::<usize>();
-        while self.traces.len() > 1 && (self.traces.len() > TRACES || total(&self.traces) > BYTES) {
-            self.traces.pop();
+        let first = trace.records.first();
+        let start = first.map_or(0, |record| {
+            start(record.op, record.outs.iter().map(|out| &out.view.layout.sizes[..]))
+        });
+        let chain = trace.mark(trace.records.len()).chain;
+        self.bytes += trace.bytes.len();
+        self.traces.insert(0, Entry { trace: trace.clone(), start, chain });
+        while self.traces.len() > 1 && (self.traces.len() > TRACES || self.bytes > BYTES) {
+            let oldest = self.traces.pop();
+            self.bytes -= oldest.map_or(0, |oldest| oldest.trace.bytes.len());
         }
         trace
     }
+}
+
+/// A number of a call's operator and of its results' sizes: equal calls have the same.
+pub fn start<'a>(op: Operator, outs: impl Iterator<Item = &'a [i64]>) -> u64 {
+    let (kind, number) = match op {
+        Operator::Native(row) => (0, row as u64),
+        Operator::Host(number) => (1, number as u64),
+    };
+    let step = |hash: u64, n: u64| (hash ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    outs.fold(step(kind, number), |hash, sizes| {
+        sizes.iter().fold(step(hash, sizes.len() as u64), |hash, &size| step(hash, size as u64))
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! same beginning takes over, or the beginning is copied and the rest recorded in full.
 
 use super::arg_ref::{ArgRef, Call, TensorRef};
-use super::recorded::RecordedTrace;
+use super::recorded::{RecordedTrace, start};
 use super::{BufferState, Trace, settled};
 use crate::aten;
 use crate::cache::encode;
@@ -36,7 +36,12 @@ impl Trace {
             self.expected = likely;
             return true;
         }
+        let sizes = call.outs.iter().map(|out| out.sizes);
+        let start = (self.position == 0).then(|| start(call.op, sizes));
         for index in 0..self.history.len() {
+            if start.is_some_and(|start| !self.history.may_start(index, start)) {
+                continue;
+            }
             let branch = self.history.branch(index, trace.as_deref(), self.position);
             let branch = branch.filter(|branch| self.follow(branch, call));
             if branch.is_some() {

@@ -67,11 +67,6 @@ impl Context {
         }
     }
 
-    fn here(&self) -> Site {
-        let locate = self.locator.read().clone();
-        locate.map_or(0, |locate| self.line(locate()))
-    }
-
     /// Settles what was compiled since the last time: warns, or returns the error that the limits ask for. The error
     /// is about something that has run: nothing has to be done again.
     pub(super) fn raise_diagnostics(&self) -> Result<()> {
@@ -135,25 +130,38 @@ impl Context {
         }
     }
 
-    /// Counts a cut of `recorded`; asks for its line when it is new.
+    /// Counts a cut of `recorded`, and asks where it was when it is new; for the lines of many such places together.
     pub(super) fn note_cut(&self, recorded: Option<Arc<RecordedTrace>>, cause: Cause) {
         let Some(recorded) = recorded else { return };
         if self.shared.observed.explain.cuts.lock().again(recorded.id, cause) {
             return;
         }
-        let mut cut = Cut { cause: cause.name(), site: self.here(), ..Cut::default() };
+        let locate = self.locator.read().clone();
+        let site = locate.map_or(0, |locate| locate());
+        let mut cut = Cut { cause: cause.name(), site, ..Cut::default() };
         if let Cause::Read(value) = cause {
             let read = &recorded.values[value as usize];
             cut.value = origin(&recorded, value, read.format.clone());
             if let Origin::Written { record, .. } = read.origin {
-                cut.value_site = self.line(recorded.records[record as usize].site);
+                cut.value_site = recorded.records[record as usize].site;
             }
         }
-        self.shared.observed.explain.cuts.lock().add(recorded.id, cause, cut);
+        let (id, calls) = (recorded.id, recorded.records.len());
+        if self.shared.observed.explain.cuts.lock().add(id, calls, cause, cut) {
+            self.locate_cuts();
+        }
+    }
+
+    fn locate_cuts(&self) {
+        let sites = self.shared.observed.explain.cuts.lock().sites();
+        let count = sites.len() / 2;
+        let line = self.lines(sites);
+        self.shared.observed.explain.cuts.lock().place(count, line);
     }
 
     /// Compiles, CPU fallbacks and cuts with their reasons, choices of engines and of who multiplies, and the last collectives, as JSON.
     pub fn explain(&self) -> String {
+        self.locate_cuts();
         self.locate_fallbacks();
         self.locate_collectives();
         let sites = self.shared.observed.explain.chosen.lock().sites();
@@ -182,8 +190,10 @@ impl Context {
 
     /// The lines of `sites`, asked for without a lock.
     fn lines(&self, sites: Vec<Site>) -> impl Fn(Site) -> Site + use<> {
-        let lines: std::collections::HashMap<Site, Site> =
-            sites.into_iter().map(|site| (site, self.line(site))).collect();
+        let mut lines = std::collections::HashMap::new();
+        for site in sites {
+            lines.entry(site).or_insert_with(|| self.line(site));
+        }
         move |site| *lines.get(&site).unwrap_or(&site)
     }
 }

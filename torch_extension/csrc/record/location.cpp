@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,7 @@ struct Site {
   std::string recorded;  // name of the operator
   std::shared_ptr<torch::CapturedTraceback> stack;
   std::string backward;  // name of the autograd node, when the backward pass recorded the operation
+  uint64_t line = 0;     // once somebody has asked for it
 };
 
 // A ring: a program has few call sites, and losing the line of one recorded long ago only shortens
@@ -43,9 +45,24 @@ class Sites {
     const Site& found = slot(id);
     return found.id == id ? found : Site();
   }
+  // The site and those after it of which nobody knows the line.
+  std::vector<Site> unplaced(uint64_t id) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<Site> found;
+    for (const uint64_t end = std::min(last_ + 1, id + kAtOnce); id < end; ++id) {
+      if (slot(id).id == id && slot(id).line == 0) found.push_back(slot(id));
+    }
+    return found;
+  }
+  void place(const Site& site, uint64_t line) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (slot(site.id).id == site.id) slot(site.id).line = line;
+  }
 
  private:
   static constexpr size_t kCapacity = 16384;
+  // Most have frames in common, each of which is looked up once.
+  static constexpr uint64_t kAtOnce = 512;
   Site& slot(uint64_t id) { return ring_[id % kCapacity]; }
 
   std::mutex mutex_;
@@ -116,18 +133,35 @@ struct Line {
   std::string function;
 };
 
-Line user_line(const Site& site) {
-  if (site.stack == nullptr) return {};
+// The user's line of each site.
+std::vector<Line> user_lines(c10::ArrayRef<Site> sites) {
   const auto done = c10::make_scope_exit([] { t_symbolizing = false; });
   t_symbolizing = true;
-  const auto symbolized = torch::symbolize({site.stack.get()});
-  const torch::unwind::Frame* innermost = nullptr;
-  for (const uint64_t index : symbolized.tracebacks.at(0)) {
-    const torch::unwind::Frame& frame = symbolized.all_frames.at(index);
-    if (innermost == nullptr) innermost = &frame;
-    if (!is_library_frame(frame.filename)) return {file_and_line(frame), frame.funcname};
+  std::vector<torch::CapturedTraceback*> stacks;
+  for (const Site& site : sites) {
+    if (site.stack != nullptr) stacks.push_back(site.stack.get());
   }
-  return innermost != nullptr ? Line{file_and_line(*innermost), innermost->funcname} : Line();
+  const auto symbolized = torch::symbolize(stacks);
+  std::vector<Line> lines;
+  size_t next = 0;
+  for (const Site& site : sites) {
+    const torch::unwind::Frame* shown = nullptr;
+    if (site.stack != nullptr) {
+      for (const uint64_t index : symbolized.tracebacks.at(next++)) {
+        const torch::unwind::Frame& frame = symbolized.all_frames.at(index);
+        const bool is_users = !is_library_frame(frame.filename);
+        if (shown == nullptr || is_users) shown = &frame;
+        if (is_users) break;
+      }
+    }
+    lines.push_back(shown != nullptr ? Line{file_and_line(*shown), shown->funcname} : Line());
+  }
+  return lines;
+}
+
+std::string place_of(const Site& site, const Line& line) {
+  if (!line.where.empty()) return line.where;
+  return site.backward.empty() ? std::string() : "backward:" + site.backward;
 }
 
 }  // namespace
@@ -166,16 +200,24 @@ std::string site_line(uint64_t site) {
   if (site == 0) return {};
   if (Lines::is_line(site)) return lines().text(site);
   const Site found = sites().find(site);
-  const Line line = user_line(found);
-  if (!line.where.empty()) return line.where;
-  return found.backward.empty() ? std::string() : "backward:" + found.backward;
+  return place_of(found, user_lines(found)[0]);
 }
 
 uint64_t line_of(void*, uint64_t site) noexcept {
   return or_nothing<uint64_t>([&]() -> uint64_t {
-    if (Lines::is_line(site)) return site;
-    const std::string line = site_line(site);
-    return line.empty() ? 0 : lines().number(line);
+    if (site == 0 || Lines::is_line(site)) return site;
+    if (const uint64_t line = sites().find(site).line) return line;
+    const std::vector<Site> unplaced = sites().unplaced(site);
+    const std::vector<Line> found = user_lines(unplaced);
+    uint64_t asked = 0;
+    for (size_t index = 0; index < found.size(); ++index) {
+      const std::string place = place_of(unplaced[index], found[index]);
+      if (place.empty()) continue;
+      const uint64_t line = lines().number(place);
+      sites().place(unplaced[index], line);
+      if (unplaced[index].id == site) asked = line;
+    }
+    return asked;
   });
 }
 
@@ -190,7 +232,7 @@ std::string describe_site(uint64_t site) {
   if (site == 0) return {};
   if (Lines::is_line(site)) return "\n  recorded at " + lines().text(site);
   const Site found = sites().find(site);
-  const Line line = user_line(found);
+  const Line line = user_lines(found)[0];
   std::string text;
   if (!found.recorded.empty()) text += "\n  in " + found.recorded;
   if (!found.backward.empty()) text += "\n  in the backward pass, by " + found.backward;

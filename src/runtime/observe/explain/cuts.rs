@@ -7,6 +7,9 @@ use std::collections::HashMap;
 const ROWS: usize = 512;
 /// Traces whose row is known without asking for a line; beyond, all are asked again.
 const SEEN: usize = 4096;
+/// Rows whose lines are asked for later, together; and calls of all of their traces, the sites of which somebody keeps so long.
+const LATER: usize = 256;
+pub(super) const CALLS: usize = 2048;
 
 /// Why a trace was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,14 +60,17 @@ pub struct Cuts {
     /// Row of each trace and cause that came before.
     seen: HashMap<(u64, Cause), usize>,
     rows: Vec<Cut>,
+    /// Of the rows whose sites are lines: these come first, one for each.
     places: HashMap<CutSite, usize>,
+    /// Calls in the traces of the others.
+    calls: usize,
 }
 
 /// What cuts of one row have in common.
 type CutSite = (&'static str, Site, String, Site);
 
 impl Cuts {
-    /// Counts a cut of trace `trace_id` if it came before; else its line is wanted: [`Cuts::add`].
+    /// Counts a cut of trace `trace_id` if it came before; else somebody has to say where it was: [`Cuts::add`].
     pub fn again(&mut self, trace_id: u64, cause: Cause) -> bool {
         let row = self.seen.get(&(trace_id, cause)).copied();
         if let Some(row) = row {
@@ -73,20 +79,49 @@ impl Cuts {
         row.is_some()
     }
 
-    /// Counts the first cut of a trace for a cause.
-    pub fn add(&mut self, trace_id: u64, cause: Cause, mut cut: Cut) {
-        if self.rows.len() >= ROWS && !self.places.contains_key(&cut.place()) {
-            cut = Cut { cause: cut.cause, ..Cut::default() };
-        }
-        let row = *self.places.entry(cut.place()).or_insert(self.rows.len());
-        if row == self.rows.len() {
-            self.rows.push(cut);
-        }
-        self.rows[row].count += 1;
+    /// Counts the first cut of a trace of so many calls for a cause. Whether it is time to ask for [lines](Cuts::sites).
+    pub fn add(&mut self, trace_id: u64, calls: usize, cause: Cause, cut: Cut) -> bool {
         if self.seen.len() >= SEEN {
             self.seen.clear();
         }
-        self.seen.insert((trace_id, cause), row);
+        self.seen.insert((trace_id, cause), self.rows.len());
+        self.rows.push(Cut { count: 1, ..cut });
+        self.calls += calls;
+        self.calls > CALLS || self.rows.len() - self.places.len() >= LATER
+    }
+
+    /// Of the rows that have no lines yet.
+    pub fn sites(&self) -> Vec<Site> {
+        let rows = &self.rows[self.places.len()..];
+        rows.iter().flat_map(|cut| [cut.site, cut.value_site]).collect()
+    }
+
+    /// Merges the first `count` of these rows by the lines of their sites.
+    pub fn place(&mut self, count: usize, line: impl Fn(Site) -> Site) {
+        let first = self.places.len();
+        let others = self.rows.split_off((first + count).min(self.rows.len()));
+        let mut merged = Vec::new();
+        for mut cut in self.rows.split_off(first) {
+            (cut.site, cut.value_site) = (line(cut.site), line(cut.value_site));
+            if self.rows.len() >= ROWS && !self.places.contains_key(&cut.place()) {
+                cut = Cut { cause: cut.cause, count: cut.count, ..Cut::default() };
+            }
+            let row = *self.places.entry(cut.place()).or_insert(self.rows.len());
+            merged.push(row);
+            match self.rows.get_mut(row) {
+                Some(row) => row.count += cut.count,
+                None => self.rows.push(cut),
+            }
+        }
+        for row in self.seen.values_mut().filter(|row| **row >= first) {
+            let at = *row - first;
+            *row = match merged.get(at) {
+                Some(&row) => row,
+                None => self.rows.len() + at - merged.len(),
+            };
+        }
+        self.rows.extend(others);
+        self.calls = 0;
     }
 
     pub fn rows(&self) -> &[Cut] {

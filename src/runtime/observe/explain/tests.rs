@@ -154,11 +154,11 @@ fn everything_is_bounded() {
     for n in 0..3 * SITES as i64 {
         let known = chain(&[SINE, 1], &[n + 1, 3], |_, _| ());
         log.compiled(&known.trace, &known.outputs, 0, 1);
-        log.cuts.lock().add(
-            n as u64,
-            Cause::Asked,
-            Cut { cause: "asked", site: n as u64 + 1, ..Cut::default() },
-        );
+        let cut = Cut { cause: "asked", site: n as u64 + 1, ..Cut::default() };
+        if log.cuts.lock().add(n as u64, 1, Cause::Asked, cut) {
+            let count = log.cuts.lock().sites().len() / 2;
+            log.cuts.lock().place(count, |site| site);
+        }
         log.fallbacks.lock().add("f", n as u64 + 1, Spent { count: 1, time_ns: 2 });
         for (number, _) in log.unsettled() {
             log.settle(number, [n as u64 + 1; 3]);
@@ -168,6 +168,7 @@ fn everything_is_bounded() {
     assert_eq!((inner.compiles.len(), inner.prior.len()), (COMPILES, KNOWN));
     assert!(inner.changes.len() <= SITES);
     drop(inner);
+    log.cuts.lock().place(SITES, |site| site);
     let cuts = log.cuts.lock().rows().to_vec();
     assert!(cuts.len() <= 513, "{}", cuts.len());
     assert_eq!(cuts.iter().map(|cut| cut.count).sum::<u64>(), 3 * SITES as u64);
@@ -210,4 +211,29 @@ fn a_line_counts_its_recompiles() {
         "{}",
         log.to_json(&[])
     );
+}
+
+#[test]
+fn cuts_are_merged_by_line_when_somebody_asks() {
+    let mut cuts = Cuts::default();
+    let read = |site| Cut { cause: "read", site, ..Cut::default() };
+    let count =
+        |cuts: &Cuts| cuts.rows().iter().map(|cut| (cut.site, cut.count)).collect::<Vec<_>>();
+    for trace in 1..=6 {
+        assert!(!cuts.again(trace, Cause::Sync));
+        assert!(!cuts.add(trace, 3, Cause::Sync, read(10 + trace)));
+    }
+    assert!(cuts.again(2, Cause::Sync));
+    // Of two lines. The last two rows came while lines were asked for.
+    let line = |site: u64| site % 2 + 1;
+    cuts.place(4, line);
+    assert_eq!(count(&cuts), [(2, 2), (1, 3), (15, 1), (16, 1)]);
+    assert!([1, 4, 5, 6, 6].into_iter().all(|trace| cuts.again(trace, Cause::Sync)));
+    assert_eq!(count(&cuts), [(2, 3), (1, 4), (15, 2), (16, 3)]);
+    cuts.place(2, line);
+    assert_eq!(count(&cuts), [(2, 5), (1, 7)]);
+    assert!(cuts.again(6, Cause::Sync) && cuts.sites().is_empty());
+    assert_eq!(count(&cuts), [(2, 5), (1, 8)]);
+    // A trace of many calls has many sites.
+    assert!(cuts.add(7, cuts::CALLS + 1, Cause::Sync, read(20)));
 }
