@@ -15,8 +15,9 @@ const TRACES: usize = 256;
 /// themselves take several times that.
 const BYTES: usize = 16 << 20;
 
-/// Records of a trace that is done in the time that it takes to wake another thread, about.
-const SHORT: usize = 16;
+/// Records of a trace of which who waits has it sooner than another thread would be awake and done: of longer ones some results
+/// are there long before the last. At 96 instead of 16 a step of NllbMoe, of 13 cuts, takes 0.9 of the time (Zen 5).
+const SHORT: usize = 96;
 
 /// A trace as data, without what differs from run to run: which memory its leaves are, the values of its scalars, what
 /// of it lives on.
