@@ -88,5 +88,10 @@ def _fallbacks(figures) -> str:
 
 
 def _processor() -> str:
+    """Its name, which several kinds may have, and of which kind it is."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(line.split(": ")[1] for line in lines if line.startswith("model name"))
+    fields = dict(line.partition("\t")[::2] for line in reversed(lines))
+    name, family, model = (
+        fields[field].strip(": \t") for field in ("model name", "cpu family", "model")
+    )
+    return f"{name} (family {family}, model {model})"
