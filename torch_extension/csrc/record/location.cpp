@@ -135,12 +135,13 @@ struct Line {
 
 // The user's line of each site.
 std::vector<Line> user_lines(c10::ArrayRef<Site> sites) {
-  const auto done = c10::make_scope_exit([] { t_symbolizing = false; });
-  t_symbolizing = true;
   std::vector<torch::CapturedTraceback*> stacks;
   for (const Site& site : sites) {
     if (site.stack != nullptr) stacks.push_back(site.stack.get());
   }
+  if (stacks.empty()) return std::vector<Line>(sites.size());
+  const auto done = c10::make_scope_exit([] { t_symbolizing = false; });
+  t_symbolizing = true;
   const auto symbolized = torch::symbolize(stacks);
   std::vector<Line> lines;
   size_t next = 0;
