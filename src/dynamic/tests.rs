@@ -506,6 +506,8 @@ fn sizes_of_other_parities_are_compared() {
     let mut proved = Proved::new(&equal);
     assert!(proved.contains(&[20, 40]) && proved.contains(&[21, 43]));
     assert!(!proved.contains(&[20, 41]), "half of a sum is another one");
+    proved.add(&[8, 1]);
+    assert!(!proved.contains(&[20, 41]), "a size of one is a special case");
     proved.add(&[30, 35]);
     assert!(proved.contains(&[20, 41]) && !proved.contains(&[41, 20]));
 }
