@@ -90,7 +90,6 @@ class Program:
             (name, layers[name], self.draw.choice((2, 3)), self.draw.random() < 0.5)
             for name in self.draw.choices(list(layers), k=self.draw.choice((2, 2, 3)))
         ]
-        # No other program of the process is of the same family.
         self.factor = 1 + seed % 4096 / 8192
 
     def inputs(self):
@@ -157,6 +156,11 @@ def test_a_part_of_one_element_says_nothing_of_larger_ones():
     """Its strides are 0: a template took them for a difference of sizes that is 0 for even ones."""
     for seed in (8_000_069, 8_000_219):
         check(seed)
+
+
+def test_a_plan_for_enormous_sizes_is_made_at_once():
+    """Average pooling looked at each window of sizes that are only planned: for 50 s."""
+    check(9_000_060)
 
 
 def test_as_many_programs_as_there_is_time_for():
