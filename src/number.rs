@@ -5,6 +5,8 @@ use crate::shape::{Dims, Layout};
 /// One of them.
 pub enum Number<'a> {
     Int(&'a mut i64),
+    /// How many elements a dimension has.
+    Size(&'a mut i64),
     Bytes(&'a mut u64),
     Float(&'a mut f64),
 }
@@ -17,14 +19,14 @@ pub trait Numbers {
 
 impl Numbers for Dims {
     fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
-        self.iter_mut().for_each(|n| f(Number::Int(n)));
+        self.iter_mut().for_each(|n| f(Number::Size(n)));
     }
 }
 
 impl Numbers for Layout {
     fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
         self.sizes.numbers(f);
-        self.strides.numbers(f);
+        self.strides.iter_mut().for_each(|n| f(Number::Int(n)));
         f(Number::Int(&mut self.offset));
     }
 }

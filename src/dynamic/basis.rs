@@ -75,7 +75,7 @@ impl Basis {
         let symbols = points[0].len();
         let symbol = Poly::symbol(symbols - 1);
         match self {
-            Basis::Few(fitter) => *fitter = Some(Fitter::new(points, symbols, 0)),
+            Basis::Few(fitter) => *fitter = Some(Fitter::new(points, points.len(), 0)),
             Basis::Many { .. } if step != 1 => {
                 let values: Vec<i64> = points.iter().map(|point| point[symbols - 1]).collect();
                 self.know(symbol.clone(), &values);

@@ -60,7 +60,7 @@ impl Buckets {
                 graphs.push((point, graph));
             }
         }
-        let sampled = Sampled::new(graphs, symbol_map.symbols())?;
+        let sampled = Sampled::new(graphs)?;
         let learned = Learned::new(symbol_map.symbols());
         Some(Buckets { symbol_map, sampled, known: Vec::new(), learned })
     }

@@ -1,6 +1,7 @@
 //! How the numbers of a plan follow from the sizes that vary.
 
 use super::poly::{Fit, Poly};
+use super::template::SMALLEST;
 use crate::number::Number;
 use std::collections::HashMap;
 
@@ -15,16 +16,21 @@ impl Datum {
     /// `None` for bytes beyond 63 bits.
     pub fn of(number: &Number) -> Option<Datum> {
         Some(match number {
-            Number::Int(n) => Datum::Int(**n),
+            Number::Int(n) | Number::Size(n) => Datum::Int(**n),
             Number::Bytes(n) => Datum::Int(i64::try_from(**n).ok()?),
             Number::Float(x) => Datum::Float(x.to_bits()),
         })
     }
 
+    /// Whether a size is one or none.
+    pub fn is_small(self) -> bool {
+        matches!(self, Datum::Int(..SMALLEST))
+    }
+
     /// `None` for a negative number of bytes, or another kind of number.
     pub fn put(self, number: Number) -> Option<()> {
         match (self, number) {
-            (Datum::Int(value), Number::Int(n)) => *n = value,
+            (Datum::Int(value), Number::Int(n) | Number::Size(n)) => *n = value,
             (Datum::Int(value), Number::Bytes(n)) => *n = u64::try_from(value).ok()?,
             (Datum::Float(bits), Number::Float(x)) => *x = f64::from_bits(bits),
             _ => return None,
@@ -110,7 +116,7 @@ mod tests {
     #[test]
     fn finds_the_size_in_a_float() {
         let points: Vec<Vec<i64>> = [3, 7, 10, 50, 51, 64].iter().map(|&s| vec![s]).collect();
-        let mut finder = Finder::new(Box::new(Fitter::new(&points, 1, 2)));
+        let mut finder = Finder::new(Box::new(Fitter::new(&points, points.len(), 2)));
         let formulas: [fn(f64) -> f64; 5] = [
             |s| 8.0 * s / (8.0 * s - 1.0),
             |s| 8.0 * s,

@@ -27,6 +27,7 @@ mod policy;
 mod poly;
 mod possible;
 mod probe;
+mod proved;
 mod relations;
 mod sampling;
 mod shares;
@@ -102,6 +103,8 @@ pub struct Instance {
     pub binding: SymbolBinding,
     /// What to compare it with, if it is to be: the trace's own, by these decisions.
     pub verify: Option<PlanDecisions>,
+    /// A part is one element, or none: it is compared, and says nothing of other sizes.
+    pub is_special: bool,
 }
 
 /// The sizes of a trace: values of its family's symbols.
@@ -144,7 +147,7 @@ impl ShapeErasedTrace {
         let mut bare = records.clone();
         let mut numbers = Vec::new();
         bare.numbers(&mut |number| match number {
-            Number::Int(n) => numbers.push(std::mem::take(n)),
+            Number::Int(n) | Number::Size(n) => numbers.push(std::mem::take(n)),
             Number::Bytes(n) => numbers.push(std::mem::take(n) as i64),
             Number::Float(_) => {}
         });
@@ -169,18 +172,19 @@ impl Families {
         families[..=at].rotate_right(1);
         let family = &mut families[0];
         // One that was compared for such sizes goes before those of which that is still to be done.
-        let (mut unplaced, at, binding) = [true, false].into_iter().find_map(|is_proved| {
-            family.templates.iter().enumerate().find_map(|(at, learnt)| {
-                let Learnt { symbol_map, template, .. } = learnt;
-                let point = symbol_map.bind(&erased.numbers)?;
-                if template.proved.contains(&point) != is_proved {
-                    return None;
-                }
-                let unplaced = template.instance(&point)?;
-                let binding = SymbolBinding { symbol_map: symbol_map.clone(), point };
-                Some((unplaced, at, binding))
-            })
-        })?;
+        let (mut unplaced, is_special, at, binding) =
+            [true, false].into_iter().find_map(|is_proved| {
+                family.templates.iter().enumerate().find_map(|(at, learnt)| {
+                    let Learnt { symbol_map, template, .. } = learnt;
+                    let point = symbol_map.bind(&erased.numbers)?;
+                    if template.proved.contains(&point) != is_proved {
+                        return None;
+                    }
+                    let (unplaced, is_special) = template.instance(&point)?;
+                    let binding = SymbolBinding { symbol_map: symbol_map.clone(), point };
+                    Some((unplaced, is_special, at, binding))
+                })
+            })?;
         family.templates[..=at].rotate_right(1);
         let decisions = &family.templates[0].template.decisions;
         for step in unplaced.steps_mut() {
@@ -192,8 +196,9 @@ impl Families {
         (family.failures, family.since) = (0, 0);
         let is_proved = family.templates[0].template.proved.contains(&binding.point);
         let is_sample = family.instances <= FIRST || family.instances.is_multiple_of(SAMPLE);
-        let verify = is_sample || !is_proved;
-        Some(Instance { unplaced, binding, verify: verify.then(|| decisions.clone()) })
+        let verify = is_sample || is_special || !is_proved;
+        let verify = verify.then(|| decisions.clone());
+        Some(Instance { unplaced, binding, verify, is_special })
     }
 
     /// Notes that a template's plan for these sizes is the trace's own.

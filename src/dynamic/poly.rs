@@ -132,15 +132,19 @@ pub struct Fitter {
     /// Each monomial with its values at the points, lower degrees first.
     columns: Vec<(Monomial, Vec<i128>)>,
     most_terms: usize,
-    /// Whether each coefficient is to be determined without any one of the points, too.
+    /// So many points determine the coefficients; the others only must agree.
+    general: usize,
+    /// Whether each coefficient is to be determined without any one of these, too.
     is_spared: bool,
 }
 
 impl Fitter {
-    /// For `points` in `symbols` variables. Every polynomial found has at least `spare` terms fewer than there are points:
-    /// so many points prove it, the others determine it; if there are any, also without any one of them: where all but one lie on a
-    /// line, what a polynomial is beside it would be that one's say alone.
-    pub fn new(points: &[Vec<i64>], symbols: usize, spare: usize) -> Fitter {
+    /// For points of which the first `general` determine polynomials: those after them are special cases, whose say counts for no
+    /// others. Every polynomial found has at least `spare` terms fewer than there are general points: so many points prove it, the
+    /// others determine it; if there are any, also without any one of them: where all but one lie on a line, what a polynomial is
+    /// beside it would be that one's say alone.
+    pub fn new(points: &[Vec<i64>], general: usize, spare: usize) -> Fitter {
+        let symbols = points[0].len();
         let mut monomials: Vec<Monomial> = vec![smallvec![]];
         let mut from = 0;
         for _ in 0..MOST_DEGREE {
@@ -160,10 +164,10 @@ impl Fitter {
             values.map(|values| (m, values))
         };
         let columns = monomials.into_iter().filter_map(column).collect();
-        let determined = points.len().saturating_sub(spare);
+        let determined = general.saturating_sub(spare);
         let most_terms = determined.min(TERMS_BY_CHANCE);
         let most_terms = if determined > MOST_TERMS { MOST_TERMS } else { most_terms };
-        Fitter { columns, most_terms, is_spared: spare > 0 }
+        Fitter { columns, most_terms, general, is_spared: spare > 0 }
     }
 
     fn each_choice(
@@ -189,14 +193,14 @@ impl Fitter {
     /// The combination of the chosen monomials that has these values, if its coefficients are integers other than 0.
     fn through(&self, values: &[i64], chosen: &[usize]) -> Option<Poly> {
         let entry = |row: usize, column: usize| self.columns[chosen[column]].1[row];
-        let (coefficients, rows) = solve(chosen.len(), &entry, values)?;
+        let (coefficients, rows) = solve(chosen.len(), &entry, &values[..self.general])?;
         let right = |row: usize| {
             let term = |c: usize| entry(row, c).checked_mul(coefficients[c] as i128);
             let sum = (0..chosen.len()).try_fold(0i128, |sum, c| sum.checked_add(term(c)?));
             sum == Some(values[row] as i128)
         };
         let exact = (0..values.len()).all(right);
-        if self.is_spared && exact && !is_spared(&rows, &entry, values.len()) {
+        if self.is_spared && exact && !is_spared(&rows, &entry, self.general) {
             return None;
         }
         let term = |(&c, &at): (&i64, &usize)| (c, self.columns[at].0.clone());
@@ -383,7 +387,7 @@ mod tests {
     #[test]
     fn finds_what_sizes_become() {
         let at = points(&[3, 7, 20, 31, 64, 65]);
-        let fitter = Fitter::new(&at, 1, 2);
+        let fitter = Fitter::new(&at, at.len(), 2);
         let formulas: [fn(i64) -> i64; 7] = [
             |_| 5,
             |_| 0,
@@ -403,7 +407,7 @@ mod tests {
     #[test]
     fn refuses_what_is_no_polynomial() {
         let at = points(&[2, 3, 16, 33, 63, 64]);
-        let fitter = Fitter::new(&at, 1, 2);
+        let fitter = Fitter::new(&at, at.len(), 2);
         let formulas: [fn(i64) -> i64; 4] =
             [|s| s / 2, |s| s.min(40), |s| (s + 7) / 8 * 8, |s| (s == 33) as i64];
         for formula in formulas {
@@ -418,14 +422,14 @@ mod tests {
             .iter()
             .map(|&(a, b)| vec![a, b])
             .collect();
-        let fitter = Fitter::new(&at, 2, 2);
+        let fitter = Fitter::new(&at, at.len(), 2);
         let values: Vec<i64> = at.iter().map(|p| 12 * p[0] * (p[1] + 1)).collect();
         assert_eq!(fitter.fit(&values).unwrap().at(&[100, 200]), Some(12 * 100 * 201));
     }
 
     #[test]
     fn a_large_point_is_no_number() {
-        let poly = Fitter::new(&points(&[2, 3, 4]), 1, 0).fit(&[8, 27, 64]).unwrap();
+        let poly = Fitter::new(&points(&[2, 3, 4]), 3, 0).fit(&[8, 27, 64]).unwrap();
         assert_eq!((poly.at(&[5]), poly.at(&[i64::MAX])), (Some(125), None));
     }
 
@@ -439,11 +443,12 @@ mod tests {
         let tiles =
             |points: &[Vec<i64>]| -> Vec<i64> { points.iter().map(|p| p[0] / p[1]).collect() };
         let points = of(&[&line[..], &[(3, 1)]].concat());
-        assert!(Fitter::new(&points, 2, 0).fit(&tiles(&points)).is_some());
-        assert!(Fitter::new(&points, 2, 2).fit(&tiles(&points)).is_none());
+        assert!(Fitter::new(&points, 7, 0).fit(&tiles(&points)).is_some());
+        assert!(Fitter::new(&points, 7, 2).fit(&tiles(&points)).is_none());
         let sums =
             |points: &[Vec<i64>]| -> Vec<i64> { points.iter().map(|p| p[0] - p[1]).collect() };
         let points = of(&[&line[..], &[(3, 1), (9, 2)]].concat());
-        assert!(Fitter::new(&points, 2, 2).fit(&sums(&points)).is_some());
+        assert!(Fitter::new(&points, 8, 2).fit(&sums(&points)).is_some());
+        assert!(Fitter::new(&points, 6, 2).fit(&sums(&points)).is_none(), "both are special");
     }
 }

@@ -3,11 +3,13 @@
 use super::Planner;
 use super::expr::{Datum, Finder};
 use super::possible::{LARGEST, at_point, last_possible, said};
+use super::proved::Proved;
 use super::sampling::{
     between, border, has_neighbours, inside, keep_apart, scattered, turned, with,
 };
 use super::symbol_map::SymbolMap;
-use super::template::{Proved, Template, taken_apart};
+use super::template::{Template, taken_apart};
+use crate::number::{Number, Numbers};
 use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
 use crate::thread;
@@ -391,18 +393,29 @@ impl<'a> Probe<'a> {
         points.sort();
         points.dedup();
         let (lowest, highest) = border(&points);
-        let data: Vec<&Vec<Datum>> =
-            points.iter().map(|point| self.known[point].as_ref()).collect::<Option<_>>()?;
-        let mut finder = Finder::new(self.symbol_map.fitter(&points, SPARE));
-        let mut varying = Vec::new();
-        for at in 0..data[0].len() {
-            let values: Vec<Datum> = data.iter().map(|numbers| numbers[at]).collect();
-            if values.iter().any(|value| *value != values[0]) {
-                varying.push((at, finder.find(&values)?));
-            }
-        }
+        let numbers = |point: &Vec<i64>| self.known[point].as_ref();
+        let first = numbers(&points[0])?;
+        let all: Vec<&Vec<Datum>> = points.iter().map(numbers).collect::<Option<_>>()?;
+        let varies = |at: &usize| all.iter().any(|numbers| numbers[*at] != first[*at]);
+        let varying: Vec<usize> = (0..first.len()).filter(varies).collect();
+        let mut is_size = Vec::new();
+        self.unplaced.clone().numbers(&mut |n| is_size.push(matches!(n, Number::Size(_))));
+        // A part of one element has other strides than all that are larger.
+        let is_special = |point: &Vec<i64>| {
+            let is_small = |data: &Vec<Datum>, at: usize| is_size[at] && data[at].is_small();
+            numbers(point).is_some_and(|data| varying.iter().any(|&at| is_small(data, at)))
+        };
+        points.sort_by_key(is_special);
+        let general = points.partition_point(|point| !is_special(point));
+        let mut finder = Finder::new(self.symbol_map.fitter(&points, general, SPARE));
+        let mut find = |at: usize| {
+            let values: Option<Vec<Datum>> =
+                points.iter().map(|point| Some(numbers(point)?[at])).collect();
+            Some((at, finder.find(&values?)?))
+        };
+        let varying = varying.into_iter().map(&mut find).collect::<Option<_>>()?;
         let (unplaced, decisions) = (self.unplaced.clone(), self.decisions.clone());
-        let proved = Proved::new(&points);
+        let proved = Proved::new(&points[..general]);
         Some(Template { lowest, highest, proved, unplaced, decisions, varying })
     }
 }

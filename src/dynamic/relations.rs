@@ -51,7 +51,7 @@ impl Relations {
         let mut count = 0;
         positions.numbers(&mut |number| {
             match number {
-                Number::Int(n) => *n = count,
+                Number::Int(n) | Number::Size(n) => *n = count,
                 Number::Bytes(n) => *n = count as u64,
                 Number::Float(_) => return,
             }

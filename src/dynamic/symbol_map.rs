@@ -246,10 +246,10 @@ impl SymbolMap {
         self.independent().count() > FEW
     }
 
-    /// What finds numbers of plans at these points.
-    pub fn fitter(&self, points: &[Vec<i64>], spare: usize) -> Box<dyn Fit> {
+    /// What finds numbers of plans at these points, of which the first `general` are no special cases.
+    pub fn fitter(&self, points: &[Vec<i64>], general: usize, spare: usize) -> Box<dyn Fit> {
         if self.symbols.len() <= FEW {
-            return Box::new(Fitter::new(points, self.symbols(), spare));
+            return Box::new(Fitter::new(points, general, spare));
         }
         let mut lines = LineFitter::default();
         let mut known: Vec<&Poly> = Vec::new();

@@ -3,6 +3,7 @@
 use super::Planner;
 use super::expr::{Datum, Expr};
 use super::probe::{Probe, SHRINKS};
+use super::proved::Proved;
 use super::sampling::border;
 use super::shares;
 use super::symbol_map::SymbolMap;
@@ -14,8 +15,6 @@ use std::collections::HashMap;
 
 /// Sizes below are programs of their own: they broadcast, or there is nothing to compute.
 pub const SMALLEST: i64 = 2;
-/// Of so many symbols sums of two are looked at, and more residues.
-const FEW: usize = 6;
 
 /// What came of planning a family around a point.
 pub enum Attempt {
@@ -30,72 +29,6 @@ impl Attempt {
     fn of(template: Option<Template>) -> Attempt {
         template.map_or(Attempt::Nowhere, |template| Attempt::Found(Box::new(template)))
     }
-}
-
-/// Where plans were compared. Between which values sums of symbols were: a corner of the box may be no point at all, and what
-/// changes with a sum (there is a round more) changes before it. And which residues the symbols had: a window that ends beyond the
-/// last element (`ceil_mode`), or a division without a rest, is a plan of every other size, or of every third. Half of a sum is one of
-/// every other sum: which symbols were odd at once.
-pub struct Proved {
-    sums: Vec<(i64, i64)>,
-    residues: Vec<u16>,
-    parities: u32,
-}
-
-impl Proved {
-    pub fn new(points: &[Vec<i64>]) -> Proved {
-        let sums = vec![(i64::MAX, i64::MIN); sums(&points[0]).len()];
-        let mut proved = Proved { sums, residues: vec![0; points[0].len()], parities: 0 };
-        points.iter().for_each(|point| proved.add(point));
-        proved
-    }
-
-    pub fn add(&mut self, point: &[i64]) {
-        for ((least, most), sum) in self.sums.iter_mut().zip(sums(point)) {
-            (*least, *most) = (sum.min(*least), sum.max(*most));
-        }
-        // A part of one element has other strides than all that are larger: what holds there says nothing of these.
-        if point.iter().all(|&n| n >= SMALLEST) {
-            self.residues.iter_mut().zip(residues(point)).for_each(|(seen, of)| *seen |= of);
-            self.parities |= parity(point);
-        }
-    }
-
-    pub fn contains(&self, point: &[i64]) -> bool {
-        let within = |((least, most), sum): (&(i64, i64), i64)| (*least..=*most).contains(&sum);
-        self.sums.iter().zip(sums(point)).all(within)
-            && self.residues.iter().zip(residues(point)).all(|(seen, of)| seen & of == of)
-            && self.parities & parity(point) == parity(point)
-    }
-}
-
-/// A bit for the residue of each symbol by each divisor. Of many symbols some residue would be new for long.
-fn residues(point: &[i64]) -> impl Iterator<Item = u16> {
-    let divisors = if point.len() <= FEW { 2..6 } else { 2..3 };
-    point.iter().map(move |n| {
-        let place = |(bits, first): (u16, i64), divisor: i64| {
-            (bits | 1 << (first + n.rem_euclid(divisor)), first + divisor)
-        };
-        divisors.clone().fold((0, 0), place).0
-    })
-}
-
-/// A bit for which symbols are odd, of up to five.
-fn parity(point: &[i64]) -> u32 {
-    match point.len() {
-        ..=5 => 1 << point.iter().fold(0, |odd, n| odd << 1 | n & 1),
-        _ => 0,
-    }
-}
-
-/// Of all symbols, and of each two if they are few.
-fn sums(point: &[i64]) -> Vec<i64> {
-    let mut sums = vec![point.iter().fold(0, |sum: i64, n| sum.saturating_add(*n))];
-    if (3..=FEW).contains(&point.len()) {
-        let pairs = (1..point.len()).flat_map(|t| (0..t).map(move |s| (s, t)));
-        sums.extend(pairs.map(|(s, t)| point[s].saturating_add(point[t])));
-    }
-    sums
 }
 
 /// The plan of a family between two points, borders included.
@@ -149,22 +82,24 @@ impl Template {
         (0..point.len()).all(within)
     }
 
-    /// The unplaced plan at a point; `None` outside the region.
-    pub fn instance(&self, point: &[i64]) -> Option<UnplacedPlan> {
+    /// The unplaced plan at a point, and whether that is a special case; `None` outside the region.
+    pub fn instance(&self, point: &[i64]) -> Option<(UnplacedPlan, bool)> {
         if !self.covers(point) {
             return None;
         }
         let data: Option<Vec<(usize, Datum)>> =
             self.varying.iter().map(|(at, expr)| Some((*at, expr.at(point)?))).collect();
         let mut data = data?.into_iter().peekable();
+        let mut is_special = false;
         let (mut unplaced, mut index, mut sound) = (self.unplaced.clone(), 0, true);
         unplaced.numbers(&mut |number| {
             if let Some((_, datum)) = data.next_if(|(at, _)| *at == index) {
+                is_special |= matches!(number, Number::Size(_)) && datum.is_small();
                 sound &= datum.put(number).is_some();
             }
             index += 1;
         });
-        (sound && unplaced.is_guarded()).then_some(unplaced)
+        (sound && unplaced.is_guarded()).then_some((unplaced, is_special))
     }
 }
 /// The plan with zeros for its numbers, and these. Its values are numbered as they come: a window of a tensor may be another number
@@ -177,7 +112,7 @@ pub fn taken_apart(mut unplaced: UnplacedPlan) -> (UnplacedPlan, Option<Vec<Datu
             _ => numbers = None,
         }
         match number {
-            Number::Int(n) => *n = 0,
+            Number::Int(n) | Number::Size(n) => *n = 0,
             Number::Bytes(n) => *n = 0,
             Number::Float(x) => *x = 0.0,
         }

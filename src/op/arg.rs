@@ -110,7 +110,7 @@ impl<T: Numbers, S> Numbers for Arg<T, S> {
             Arg::Tensor(one) => one.numbers(f),
             Arg::Tensors(list) => list.iter_mut().flatten().for_each(|one| one.numbers(f)),
             Arg::Int(n) => f(Number::Int(n)),
-            Arg::Ints(list) => list.numbers(f),
+            Arg::Ints(list) => list.iter_mut().for_each(|n| f(Number::Int(n))),
             Arg::None
             | Arg::Scalar { .. }
             | Arg::Float(_)

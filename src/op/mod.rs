@@ -397,7 +397,7 @@ impl Numbers for Attrs {
             match attr {
                 Attr::Int(n) => f(Number::Int(n)),
                 Attr::Float(x) => f(Number::Float(x)),
-                Attr::Ints(list) => list.numbers(f),
+                Attr::Ints(list) => list.iter_mut().for_each(|n| f(Number::Int(n))),
                 Attr::Types(types) => types.iter_mut().for_each(|ty| ty.numbers(f)),
                 Attr::Args(args) => args.iter_mut().for_each(|arg| arg.numbers(f)),
                 // A program of other sizes is another one.

@@ -21,7 +21,7 @@ pub struct Sampled {
 impl Sampled {
     /// From the graphs at these points; those of another structure than most are left out. `None` when too few are left, or
     /// when an integer is no polynomial.
-    pub fn new(graphs: Vec<(Vec<i64>, Graph)>, symbols: usize) -> Option<Sampled> {
+    pub fn new(graphs: Vec<(Vec<i64>, Graph)>) -> Option<Sampled> {
         let apart: Vec<(Graph, Vec<Datum>)> =
             graphs.iter().map(|(_, graph)| taken_apart(graph.clone())).collect();
         let alike = |at: usize| apart.iter().filter(|other| other.0 == apart[at].0).count();
@@ -40,7 +40,7 @@ impl Sampled {
         if points.len() < SPARE + 2 {
             return None;
         }
-        let mut finder = Finder::new(Box::new(Fitter::new(&points, symbols, SPARE)));
+        let mut finder = Finder::new(Box::new(Fitter::new(&points, points.len(), SPARE)));
         let mut varying = Vec::new();
         for at in 0..numbers[0].len() {
             let values: Vec<Datum> = numbers.iter().map(|list| list[at]).collect();
@@ -78,7 +78,7 @@ fn taken_apart(mut graph: Graph) -> (Graph, Vec<Datum>) {
     each_number(&mut graph, &mut |number| {
         numbers.extend(Datum::of(&number));
         match number {
-            Number::Int(n) => *n = 0,
+            Number::Int(n) | Number::Size(n) => *n = 0,
             Number::Bytes(n) => *n = 0,
             Number::Float(x) => *x = 0.0,
         }

@@ -159,9 +159,10 @@ pub fn instantiate(
     erased: &ShapeErasedTrace,
 ) -> Result<Instantiation> {
     let (families, backend) = (&shared.families, &*shared.backend);
-    let Some(Instance { unplaced, binding, verify }) = families.instance(erased, records) else {
+    let Some(instance) = families.instance(erased, records) else {
         return Ok(Instantiation::Nothing);
     };
+    let Instance { unplaced, binding, verify, is_special } = instance;
     let done = |program| {
         Instantiation::Done(Box::new(CompiledTrace {
             instance_of: Some(binding.clone()),
@@ -188,11 +189,13 @@ pub fn instantiate(
         Interface::of(records).plan_unplaced(&graph, PlanMode::Guided(&decisions), backend);
     match guided.map(|(own, _)| (compare(&unplaced, &own), own.placed())) {
         Ok((Comparison::Equal, own)) if shared.is_within_limit(&own) => {
-            families.prove(&binding);
+            if !is_special {
+                families.prove(&binding);
+            }
             let program = assembled(records, Some(&graph), own, backend)?;
             Ok(done(CompiledTrace { graph: Some(Arc::new(graph)), ..program }))
         }
-        Ok((Comparison::OtherNumbers, _)) => {
+        Ok((Comparison::OtherNumbers, _)) if !is_special => {
             families.forget(erased);
             Ok(Instantiation::Refuted)
         }

@@ -62,8 +62,7 @@ fn run(case: &Case, here: i64, bucket: i64) -> Outcome {
     let graphs: Vec<(Vec<i64>, Graph)> = (POINTS.into_iter())
         .filter_map(|to| Some((vec![to], stretched(&case.graph, to)?)))
         .collect();
-    let (Some(sampled), Some(graph)) = (Sampled::new(graphs, 1), stretched(&case.graph, here))
-    else {
+    let (Some(sampled), Some(graph)) = (Sampled::new(graphs), stretched(&case.graph, here)) else {
         return Outcome::Unusable;
     };
     let mut inputs = case.inputs.clone();

@@ -31,7 +31,7 @@ fn sampled(build: Build, symbols: usize) -> Sampled {
         point
     });
     let graphs = points.map(|point| (point.clone(), graph(build, &point))).collect();
-    Sampled::new(graphs, symbols).expect("sizes are polynomials")
+    Sampled::new(graphs).expect("sizes are polynomials")
 }
 
 /// What padding holds.
