@@ -20,12 +20,13 @@ fn restored_to<'m>(full: &[i64], axes: &[i64], v: V<'m>) -> V<'m> {
 }
 
 pub fn prod<'m>(s: &Step<'m, '_>) -> Flow<'m> {
-    Ok(vec![Some(of_prod(s.x[0], s.dy(), s.ints(0)))])
+    Ok(vec![Some(of_prod(s.x[0], s.dy(), s.ints(0), false))])
 }
 
 /// The gradient of a product over `axes`, which `dy` has not: the product of the others, that is the whole product divided by
-/// the element; where one element is 0, its alone is not 0.
-pub fn of_prod<'m>(x: V<'m>, dy: V<'m>, axes: &[i64]) -> V<'m> {
+/// the element; where one element is 0, its alone is not 0, as far as all others are finite. PyTorch does not look at these if it
+/// multiplies all there is and several are 0.
+pub fn of_prod<'m>(x: V<'m>, dy: V<'m>, axes: &[i64], all_there_is: bool) -> V<'m> {
     let dtype = x.dtype();
     let compute = wide(dtype);
     let (x, dy) = (x.cast(compute), dy.cast(compute));
@@ -33,9 +34,14 @@ pub fn of_prod<'m>(x: V<'m>, dy: V<'m>, axes: &[i64]) -> V<'m> {
     let is_zero = x.eq(0.0);
     let others = is_zero.select(x.math().full(1.0, compute, &x.sizes()), x);
     let product = restored(others.reduce(Op::Prod, axes, false));
-    let zeros = restored(is_zero.cast(compute).reduce(Op::Sum, axes, false));
-    let alone = zeros.eq(1.0).select(product, 0.0);
-    let among_others = zeros.eq(0.0).select(product / others, 0.0);
+    let [zeros, endless] = [is_zero, x.abs().lt(f64::INFINITY).not()].map(|v| v.cast(compute));
+    let count = |v: V<'m>| restored(v.reduce(Op::Sum, axes, false));
+    let is_finite = (count(endless) - endless).le(0.0);
+    let zeros = count(zeros);
+    let is_nothing = if all_there_is { is_finite.or(zeros.gt(1.0)) } else { is_finite };
+    let nothing = is_nothing.select(x.math().zeros(compute, &x.sizes()), f64::NAN);
+    let alone = zeros.eq(1.0).select(product, nothing);
+    let among_others = zeros.eq(0.0).select(product / others, nothing);
     (restored(dy) * is_zero.select(alone, among_others)).cast(dtype)
 }
 

@@ -129,7 +129,8 @@ def check(seed):
     before = torchacc.metrics()["carried_over"]
     for inputs in program.inputs():
         try:
-            expected = program(*(x.clone() for x in inputs))
+            # In f64: a gradient in f32 may be farther from it than ours.
+            expected = program(*(x.double() for x in inputs)).float()
         except RuntimeError:  # An input that is too small for these layers.
             continue
         actual = program(*(x.to("acc") for x in inputs)).cpu()

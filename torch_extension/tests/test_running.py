@@ -1,5 +1,7 @@
 """What runs along a dimension: numbers and derivatives as on the CPU, without a read; products."""
 
+import itertools
+
 import pytest
 import torch
 from support import DEVICE, host_calls
@@ -58,6 +60,15 @@ def test_of_few_elements(name, shape):
             continue
         x = with_zeros(shape, zeros)
         torch.testing.assert_close(gradients(call, x, DEVICE), gradients(call, x, "cpu"))
+
+
+def test_a_product_of_zero_and_what_is_not_finite_has_no_derivative():
+    for numbers in itertools.product([0.0, 2.0, torch.inf, torch.nan], repeat=3):
+        x = torch.tensor(numbers)
+        for call in (torch.prod, lambda x: x[None].prod(1).sum()):
+            expected = gradients(call, x, "cpu")
+            found = gradients(call, x, DEVICE)
+            torch.testing.assert_close(found, expected, equal_nan=True, msg=str(numbers))
 
 
 @pytest.mark.parametrize("numbers", [(1e30, 1e30, 1e-30, 1e-30), (1e20, 1e20, 0.0, 5.0)])

@@ -45,6 +45,8 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
         // Of no columns it is 0.
         p if p.is_infinite() && size.sizes().last() == Some(&0) => sum(size),
         p if p.is_infinite() => {
+            // PyTorch's kernels keep what is larger than the largest so far, which NaN is not.
+            let size = size.eq(size).select(size, 0.0);
             let y = size.reduce(Op::ReduceMax, &axis, false);
             if c.is_differentiated() { equally_steep(y, size) } else { y }
         }

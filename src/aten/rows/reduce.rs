@@ -384,7 +384,7 @@ fn prod_backward<'a>(c: &Call<'a>) -> Outs<'a> {
             x.ty()
         );
     }
-    Ok(vec![of_prod(x.cast(dy.dtype()), dy, &axes).cast(x.dtype())])
+    Ok(vec![of_prod(x.cast(dy.dtype()), dy, &axes, !c.has(2)).cast(x.dtype())])
 }
 
 /// Sums or products of the elements up to each.

@@ -87,6 +87,18 @@ void masked_select(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   stack->emplace_back(at::index(lined(*from), {lined(*where)}));
 }
 
+// (self, other). Two integers say nothing of the default dtype, which the result has.
+void ldexp(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const at::Tensor self = torch::jit::peek(*stack, 0, 2).toTensor();
+  const at::Tensor other = torch::jit::peek(*stack, 1, 2).toTensor();
+  const auto is_whole = [](const at::Tensor& one) {
+    return c10::isIntegralType(one.scalar_type(), /*includeBool=*/true);
+  };
+  if (is_whole(self) && is_whole(other))
+    torch::jit::peek(*stack, 0, 2) = self.to(c10::get_default_dtype());
+  record_boxed(op, stack);
+}
+
 // (grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq,
 // mode, sparse, per_sample_weights, padding_idx). By frequency the CPU's kernel divides in a way of
 // its own, and what is sparse is no result of a program.

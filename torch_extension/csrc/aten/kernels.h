@@ -95,6 +95,7 @@ at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& vec1, const at::T
 at::Tensor one_hot(const at::Tensor& self, int64_t num_classes);
 bool is_left_aligned(const at::Tensor& tensor, const at::Tensor& mask);
 void masked_select(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+void ldexp(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void embedding_bag_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void convolution_overrideable(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void convolution_backward_overrideable(const c10::OperatorHandle& op, torch::jit::Stack* stack);

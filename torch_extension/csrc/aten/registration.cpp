@@ -137,6 +137,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("roll", &roll);
   m.impl("stack", &stack);
   m.impl("masked_select", torch::CppFunction::makeFromBoxedFunction<&masked_select>());
+  m.impl("ldexp.Tensor", torch::CppFunction::makeFromBoxedFunction<&ldexp>());
   m.impl("cat", torch::CppFunction::makeFromBoxedFunction<&cat>());
   m.impl("cat.out", torch::CppFunction::makeFromBoxedFunction<&cat_out>());
   m.impl("select_backward", &select_backward);
@@ -153,7 +154,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   // them.
   for (const char* name :
        {"embedding", "logsumexp", "native_layer_norm", "native_group_norm", "mish_backward",
-        "complex", "polar", "ldexp.Tensor", "ldexp.out", "ldexp_", "smooth_l1_loss_backward",
+        "complex", "polar", "ldexp.out", "ldexp_", "smooth_l1_loss_backward",
         "huber_loss_backward", "masked_scatter_backward", "_grouped_mm", "conj_physical_",
         "mode.values", "all.dims_out", "any.dims_out"}) {
     m.impl(name, recorder());
