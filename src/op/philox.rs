@@ -35,8 +35,11 @@ impl Drawn for f32 {
 impl Drawn for i64 {
     #[inline(always)]
     fn four(seed: u64, counter: u64) -> [i64; 4] {
-        let [lower, upper] = [0, 1].map(|above| philox(seed, counter, above));
-        std::array::from_fn(|n| (u64::from(upper[n]) << 32 | u64::from(lower[n])) as i64)
+        // No closure makes them: it would not always be part of the loop.
+        let [a, b, c, d] = philox(seed, counter, 0);
+        let [e, f, g, h] = philox(seed, counter, 1);
+        let both = |lower: u32, upper: u32| (u64::from(upper) << 32 | u64::from(lower)) as i64;
+        [both(a, e), both(b, f), both(c, g), both(d, h)]
     }
 }
 

@@ -119,7 +119,7 @@ macro_rules! primitives {
         /// The smaller one; NaN if either is NaN.
         Min { "min" Pointwise Exactly(2), [], p::same_any, p::both(p::min, |x| Some(x[0].min(x[1]))), p::each, exact: true }
             grad (Flows(|s| pointwise::extreme(s, Op::Lt)));
-        Atan2 { "atan2" Pointwise Exactly(2), [], p::same_float, p::float(|x| x[0].atan2(x[1])), p::each, work: 8, cuda: "atan2", jumps: true }
+        Atan2 { "atan2" Pointwise Exactly(2), [], p::same_float, p::float(|x| x[0].atan2(x[1])), p::each, work: 8, ulps: 3.0, cuda: "atan2", jumps: true }
             grad (Flows(|s| binary(s, pointwise::atan2)));
         And { "and" Pointwise Exactly(2), [], p::same_bits, p::int(|x| Some(x[0] & x[1])), p::each }
             grad (Stops);

@@ -202,13 +202,11 @@ fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a
     };
     // As numbers without signs, of which 0 is 2^64.
     let count = end - first;
-    let drawn = c.drawn(Op::RandomBits, &sizes)?;
-    let half = drawn.and(int(i64::MAX));
-    let bits = half * 2.0 + drawn.lt(0.0).cast(DType::I64);
-    let times = count.gt(0.0).select(half / count.max(1.0) * 2.0, 0.0);
-    let rest = bits - times * count;
+    let bits = c.drawn(Op::RandomBits, &sizes)?;
     let unsigned = |v: V<'a>| v.binary(Op::Xor, int(i64::MIN));
-    let drawn = first + unsigned(rest).lt(unsigned(count)).select(rest, rest - count);
+    let of_many = unsigned(bits).lt(unsigned(count)).select(bits, bits - count);
+    let of_few = bits.and(int(i64::MAX)).binary(Op::Rem, count.max(1.0));
+    let drawn = first + count.gt(0.0).select(of_few, of_many);
     if from.is_none() && to.is_none() || !dtype.is_float() {
         return Ok(vec![drawn.cast(dtype)]);
     }

@@ -306,9 +306,9 @@ fn trace<'a>(c: &Call<'a>) -> Outs<'a> {
     let &[rows, columns] = &sizes[..] else {
         return invalid!("trace: expected a matrix, but got tensor with dim {}", sizes.len());
     };
-    let [row, column] = [0, 1].map(|dim| c.math.iota(&[rows, columns], dim, DType::I64));
-    let x = x.cast(sum_dtype(c, x.dtype(), None));
-    Ok(vec![total(row.eq(column).select(x, 0.0), &[0, 1], false)])
+    let diagonal = x.reshape(&[rows * columns]).slice(&[0], &[rows.min(columns)], &[columns + 1]);
+    let diagonal = diagonal.cast(sum_dtype(c, x.dtype(), None));
+    Ok(vec![total(diagonal, &[0], false)])
 }
 
 /// The `order`-norm over the dimensions of argument 2; argument 3 is keepdim.

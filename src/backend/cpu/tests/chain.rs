@@ -71,10 +71,10 @@ pub fn unary_ops() -> Vec<UnaryOp> {
 }
 
 /// The number in hand is `a`.
-fn with(op: BinaryOp, a: f32, b: f32) -> f32 {
+fn with(op: BinaryOp, a: f32, b: f32) -> f64 {
     let (x, y) = (a as f64, b as f64);
     let extreme = |v: f64| if x.is_nan() || y.is_nan() { f64::NAN } else { v };
-    let exact = match op {
+    match op {
         BinaryOp::Add => x + y,
         BinaryOp::Sub => x - y,
         BinaryOp::RSub => y - x,
@@ -83,10 +83,12 @@ fn with(op: BinaryOp, a: f32, b: f32) -> f32 {
         BinaryOp::RDiv => y / x,
         BinaryOp::Max | BinaryOp::RMax => extreme(x.max(y)),
         BinaryOp::Min | BinaryOp::RMin => extreme(x.min(y)),
-    };
-    exact as f32
+        BinaryOp::Atan2 => x.atan2(y),
+        BinaryOp::RAtan2 => y.atan2(x),
+    }
 }
 
+/// Those that round once.
 pub const WITH: [BinaryOp; 10] = [
     BinaryOp::Add,
     BinaryOp::Sub,
@@ -99,6 +101,8 @@ pub const WITH: [BinaryOp; 10] = [
     BinaryOp::Min,
     BinaryOp::RMin,
 ];
+
+pub const ANGLES: [BinaryOp; 2] = [BinaryOp::Atan2, BinaryOp::RAtan2];
 
 /// Either zero is the larger and the smaller of both.
 fn alike(a: f32, b: f32) -> bool {
@@ -159,12 +163,37 @@ fn every_operand_can_be_anywhere() {
                 let mut y = x.clone();
                 chain::run(start, &[Link::Binary(op, other)], Target::Run(&mut y), false);
                 for i in 0..len {
-                    let exact = with(op, a[i], b[i]);
+                    let exact = with(op, a[i], b[i]) as f32;
                     assert!(alike(y[i], exact), "{op:?} {:e} {:e} {:e} {isa:?}", a[i], b[i], y[i]);
                 }
             }
         });
     }
+}
+
+#[test]
+fn angles_are_within_their_ulps_in_every_quadrant() {
+    let mut sides: Vec<f32> = SPECIAL.to_vec();
+    sides.extend((0..400).map(|i| f32::from_bits(0x3f00_0000 + i * 41_001)));
+    sides.extend((0..300).map(|i| f32::from_bits(i * 14_000_003)));
+    let all = pairs(&sides, &sides);
+    let (x, z): (Vec<f32>, Vec<f32>) = all.iter().copied().unzip();
+    on_each_isa(|isa| {
+        let bound = Op::Atan2.row().ulps * if isa == Isa::Baseline { 1.5 } else { 1.0 };
+        for op in ANGLES {
+            let link = Link::Binary(op, Feed::Run(&z));
+            for links in [&[link][..], &[unary(Op::Neg), unary(Op::Neg), link]] {
+                let mut y = vec![0.0; x.len()];
+                chain::run(Feed::Run(&x), links, Target::Run(&mut y), false);
+                for (&(a, b), y) in all.iter().zip(y) {
+                    let exact = with(op, a, b);
+                    let same_side = y.is_nan() || y.is_sign_negative() == exact.is_sign_negative();
+                    let off = ulps(y, exact);
+                    assert!(same_side && off <= bound, "{op:?} {a:e} {b:e} {y:e}: {off}, {isa:?}");
+                }
+            }
+        }
+    });
 }
 
 fn pairs<A: Copy, B: Copy>(a: &[A], b: &[B]) -> Vec<(A, B)> {
@@ -190,10 +219,10 @@ fn long_chains_to_either_type() {
         let expected = |i: usize, own: f32| {
             links.iter().fold(x[i], |a, link| match *link {
                 Link::Unary(op) => alone(op, a).0 as f32,
-                Link::Binary(op, Feed::Bf16(_)) => with(op, a, wide[i]),
-                Link::Binary(op, Feed::One(b)) => with(op, a, b),
-                Link::Binary(op, Feed::Own) => with(op, a, own),
-                Link::Binary(op, _) => with(op, a, z[i]),
+                Link::Binary(op, Feed::Bf16(_)) => with(op, a, wide[i]) as f32,
+                Link::Binary(op, Feed::One(b)) => with(op, a, b) as f32,
+                Link::Binary(op, Feed::Own) => with(op, a, own) as f32,
+                Link::Binary(op, _) => with(op, a, z[i]) as f32,
             })
         };
         on_each_isa(|isa| {

@@ -1,7 +1,7 @@
 //! Machine code against the chains, against what its operations mean, and at the edges of its registers; in all
 //! instructions that this processor has and it can be written in.
 
-use super::chain::{LENGTHS, WITH, numbers, unary_ops};
+use super::chain::{ANGLES, LENGTHS, WITH, numbers, unary_ops};
 use super::math::same;
 use super::{Case, Random};
 use crate::backend::cpu::isa::{Isa, on_each_isa};
@@ -99,7 +99,7 @@ fn loops_compute_what_chains_do() {
                     check(format!("{op:?}"), code.unwrap(), Link::Unary(op));
                 }
             }
-            for op in WITH {
+            for op in WITH.into_iter().chain(ANGLES) {
                 let code = jit_loop(|| of_two(op, stream(0), stream(1)).store_to(2, Element::F32));
                 check(format!("{op:?}"), code.unwrap(), Link::Binary(op, Feed::Run(&z)));
                 let number =

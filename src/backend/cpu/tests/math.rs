@@ -3,10 +3,11 @@
 use super::chain::{alone, unary_ops};
 use crate::backend::cpu::isa::{Isa, Kernel, each_isa, on_each_isa};
 use crate::backend::cpu::tile::chain::{self, Feed, Target};
+use crate::backend::cpu::tile::compute::unary_f64;
 use crate::backend::cpu::tile::link::Link;
 use crate::backend::cpu::vector::math;
 use crate::backend::cpu::vector::{Vector, each};
-use crate::op::Op;
+use crate::op::{Eval, Op};
 
 /// Distance of `got` from the exact value in units of the last place of f32 at that value.
 pub fn ulps(got: f32, exact: f64) -> f64 {
@@ -181,6 +182,96 @@ fn powers_are_within_an_ulp() {
             }
         }
     }
+}
+
+#[test]
+fn remainders_are_exact_where_quotients_are_not_large() {
+    let mut numbers: Vec<f32> = SPECIAL.to_vec();
+    numbers.extend([
+        2.0,
+        -2.0,
+        3.0,
+        0.1,
+        0.7,
+        -0.3,
+        2.5,
+        8_388_607.0,
+        16_777_215.0,
+        -1e7,
+        6.2831855,
+    ]);
+    numbers.extend((0..600).map(|i| f32::from_bits(0x3d00_0000 + i * 141_001)));
+    numbers.extend((0..300).map(|i| f32::from_bits(i * 14_000_001)));
+    // Quotients that are a little less than whole numbers.
+    numbers.extend((1..200).map(|i| (0.7 * i as f32).next_down()));
+    let mut near = 0;
+    for &a in &numbers {
+        for &b in &numbers {
+            let (left, is_far) = math::rem_near(a, b);
+            near += !is_far as usize;
+            assert!(is_far || same(left, a % b), "{a:e} {b:e}: {left:e}, not {:e}", a % b);
+        }
+    }
+    assert!(near > numbers.len() * numbers.len() / 3);
+}
+
+#[test]
+fn functions_of_f64_are_near_the_c_librarys() {
+    let mut x: Vec<f64> = SPECIAL.iter().map(|&x| x as f64).collect();
+    x.extend([
+        f64::MAX,
+        f64::MIN_POSITIVE,
+        5e-324,
+        -5e-324,
+        709.78,
+        709.79,
+        -745.1,
+        -745.2,
+        1e-300,
+    ]);
+    let swept = (0..200_000).map(|i| f64::from_bits(i * 92_233_720_368_547));
+    let dense = (-100_000..100_000).map(|i| i as f64 * 3.37e-4);
+    let small = (-50_000..50_000).map(|i| i as f64 * 3.1e-5);
+    x.extend(swept.clone().chain(swept.map(|x| -x)).chain(dense).chain(small));
+    let functions = [
+        (Op::Exp, 1.0),
+        (Op::Expm1, 2.0),
+        (Op::Log, 1.0),
+        (Op::Log1p, 2.0),
+        (Op::Tanh, 3.0),
+        (Op::Sigmoid, 3.0),
+        (Op::Sin, 2.0),
+        (Op::Cos, 2.0),
+    ];
+    on_each_isa(|isa| {
+        for (op, bound) in functions {
+            let Eval::Pointwise { float: Some(function), .. } = op.row().eval else { panic!() };
+            let bound = if isa == Isa::Baseline { 2.0 * bound } else { bound };
+            let mut y = vec![0.0; x.len()];
+            unary_f64(op, &x, &mut y);
+            let (mut most, mut at) = (0.0, 0.0);
+            for (&x, &y) in x.iter().zip(&y) {
+                let exact = match op {
+                    // 1 / (1 + exp(-x)) is 0 too early.
+                    Op::Sigmoid if x < -700.0 => x.exp(),
+                    _ => function(&[x]),
+                };
+                let equal = y == exact || y.is_nan() && exact.is_nan();
+                assert!(
+                    y != 0.0 || y.is_sign_negative() == exact.is_sign_negative(),
+                    "{op:?} {x:e}"
+                );
+                let unit = (exact.abs().next_up() - exact.abs()).max(5e-324);
+                let off = if equal { 0.0 } else { (y - exact).abs() / unit };
+                assert!(!off.is_nan(), "{op:?}({x:e}) is {exact:e}, not {y:e}");
+                if off > most {
+                    (most, at) = (off, x);
+                }
+            }
+            println!("{op:?} {isa:?}: {most} units at {at:e}");
+            assert!(most <= bound, "{op:?}({at:e}) is off by {most} units with {isa:?}");
+        }
+    });
 }
 
 #[test]

@@ -207,6 +207,21 @@ macro_rules! through {
     }};
 }
 
+/// As `through`, of every vector and the one at the same place of another block.
+macro_rules! pairs_through {
+    ([$($x:ident)*], [$($z:ident)*] |$v:ident, $w:ident| $y:expr) => {{
+        let (mut results, mut others): (Room, Room) = ([0.0; _], [0.0; _]);
+        stored([$($x),*], &mut results);
+        stored([$($z),*], &mut others);
+        let vectors = results[..VECTORS * V::LANES].chunks_exact_mut(V::LANES);
+        for (vector, other) in vectors.zip(others.chunks_exact(V::LANES)) {
+            let ($v, $w) = (V::load(vector), V::load(other));
+            $y.store(vector);
+        }
+        [$($x),*] = loaded(&results);
+    }};
+}
+
 /// As `through`, number by number.
 macro_rules! singly {
     ([$($x:ident)*] $room:ident |$v:ident| $y:expr) => {{
@@ -309,7 +324,7 @@ macro_rules! function {
 
 /// Likewise for [`BinaryOp`].
 macro_rules! with {
-    ($op:expr, $pairs:ident, $x:tt, $z:tt) => {
+    ($op:expr, $pairs:ident, $long:ident, $x:tt, $z:tt) => {
         match $op {
             BinaryOp::Add => $pairs!($x, $z | a, b | a + b),
             BinaryOp::Sub => $pairs!($x, $z | a, b | a - b),
@@ -321,6 +336,8 @@ macro_rules! with {
             BinaryOp::RMax => $pairs!($x, $z | a, b | math::larger(b, a)),
             BinaryOp::Min => $pairs!($x, $z | a, b | math::smaller(a, b)),
             BinaryOp::RMin => $pairs!($x, $z | a, b | math::smaller(b, a)),
+            BinaryOp::Atan2 => $long!($x, $z | a, b | math::atan2(a, b)),
+            BinaryOp::RAtan2 => $long!($x, $z | a, b | math::atan2(b, a)),
         }
     };
 }
@@ -348,7 +365,7 @@ pub fn of_vector<V: Vector>(op: UnaryOp, x: V) -> Option<V> {
 
 /// An operation on two vectors.
 pub fn of_two<V: Vector>(op: BinaryOp, x: V, z: V) -> V {
-    with!(op, now_both, [x], [z])
+    with!(op, now_both, now_both, [x], [z])
 }
 
 /// One operation in a loop of its own, without the jumps that every block of a chain costs. Whether there is one.
@@ -360,15 +377,15 @@ fn single<V: Vector>(start: Feed, link: Link<Feed>, y: &mut [f32]) -> bool {
             alone!(op, straight, straight, [x y], V, {}, return false);
         }
         (Run(x) | Memory(x), Link::Binary(op, Run(z) | Memory(z))) => {
-            with!(op, straight_pairs, [x y V], z);
+            with!(op, straight_pairs, straight_pairs, [x y V], z);
         }
         (Run(x) | Memory(x), Link::Binary(op, One(z))) => {
             let z = V::splat(z);
-            with!(op, straight_first, [x y V], z);
+            with!(op, straight_first, straight_first, [x y V], z);
         }
         (One(z), Link::Binary(op, Run(x) | Memory(x))) => {
             let z = V::splat(z);
-            with!(op, straight_second, [x y V], z);
+            with!(op, straight_second, straight_second, [x y V], z);
         }
         _ => return false,
     }
@@ -405,7 +422,7 @@ kernel! {
                     }, unreachable!("no function of one number")),
                     Link::Binary(op, feed) => {
                         let [i, j, k, l, m, n, o, p] = position.load::<V>(feed, &to, &mut room);
-                        with!(op, pairs, [a b c d e f g h], [i j k l m n o p]);
+                        with!(op, pairs, pairs_through, [a b c d e f g h], [i j k l m n o p]);
                     }
                 }
             }

@@ -4,7 +4,7 @@
 use super::super::isa::kernel;
 use super::super::pool::{Scratch, with_scratch};
 use super::super::vector::Vector;
-use super::super::vector::math;
+use super::super::vector::{math, math64};
 use super::code::wrap;
 use super::divide::divide;
 use crate::dtype::{DType, Float8};
@@ -48,14 +48,33 @@ pub fn unary_f32(op: Op, x: &[f32], y: &mut [f32]) {
     each!(y, |a in x| f(&[a as f64]) as f32);
 }
 
+kernel! {
+    fn unary_f64_loop(op: Op, x: &'a [f64], y: &'a mut [f64]) -> bool {
+        let quarters = (op == Op::Cos) as i64;
+        match op {
+            Op::Neg => each!(y, |a in x| -a),
+            Op::Abs => each!(y, |a in x| a.abs()),
+            Op::Sqrt => each!(y, |a in x| a.sqrt()),
+            Op::Exp => each!(y, |a in x| math64::exp::<FMA>(a)),
+            Op::Expm1 => each!(y, |a in x| math64::expm1::<FMA>(a)),
+            Op::Log => each!(y, |a in x| math64::log::<FMA>(a)),
+            Op::Log1p => each!(y, |a in x| math64::log1p::<FMA>(a)),
+            Op::Tanh => each!(y, |a in x| math64::tanh::<FMA>(a)),
+            Op::Sigmoid => each!(y, |a in x| math64::sigmoid::<FMA>(a)),
+            Op::Sin | Op::Cos if FMA => each!(y, |a in x| math64::sin_from(a, quarters)),
+            _ => return false,
+        }
+        true
+    }
+}
+
 pub fn unary_f64(op: Op, x: &[f64], y: &mut [f64]) {
-    match op {
-        Op::Neg => each!(y, |a in x| -a),
-        Op::Abs => each!(y, |a in x| a.abs()),
-        Op::Sqrt => each!(y, |a in x| a.sqrt()),
-        _ => {
-            let f = float_meaning(op);
-            each!(y, |a in x| f(&[a]))
+    let f = float_meaning(op);
+    if !unary_f64_loop(op, x, y) {
+        each!(y, |a in x| f(&[a]));
+    } else if matches!(op, Op::Sin | Op::Cos) {
+        for (y, x) in y.iter_mut().zip(x).filter(|(_, x)| x.abs() > math64::TRIG_LIMIT) {
+            *y = f(&[*x]);
         }
     }
 }
@@ -106,10 +125,47 @@ kernel! {
     }
 }
 
+/// `y[i]` and whether any is to be computed otherwise.
+macro_rules! rem_by {
+    ($y:ident, $far:ident, |$a:ident in $x:ident, $b:ident in $z:ident| $of:expr) => {
+        for ((y, &$a), &$b) in $y.iter_mut().zip($x).zip($z) {
+            let (left, is_far) = $of;
+            *y = left;
+            $far |= is_far;
+        }
+    };
+    ($y:ident, $far:ident, |$a:ident in $x:ident| $of:expr) => {
+        for (y, &$a) in $y.iter_mut().zip($x) {
+            let (left, is_far) = $of;
+            *y = left;
+            $far |= is_far;
+        }
+    };
+}
+
+kernel! {
+    /// Whether that is what is left: false where some quotients are large.
+    fn rem_f32(x: Numbers<'a>, z: Numbers<'a>, y: &'a mut [f32]) -> bool {
+        let mut far = !FMA;
+        match (x, z) {
+            _ if far => {}
+            (Numbers::Run(x), Numbers::Run(z)) => {
+                rem_by!(y, far, |a in x, b in z| math::rem_near(a, b));
+            }
+            (Numbers::Run(x), Numbers::One(b)) => rem_by!(y, far, |a in x| math::rem_near(a, b)),
+            (Numbers::One(a), Numbers::Run(z)) => rem_by!(y, far, |b in z| math::rem_near(a, b)),
+            (Numbers::One(_), Numbers::One(_)) => far = true,
+        }
+        !far
+    }
+}
+
 /// What is not computed in chains.
 pub fn binary_f32(op: Op, x: Numbers, z: Numbers, y: &mut [f32]) {
-    if op == Op::Pow {
-        return pow_f32(x, z, y);
+    match op {
+        Op::Pow => return pow_f32(x, z, y),
+        Op::Rem if rem_f32(x, z, y) => return,
+        _ => {}
     }
     let f = float_meaning(op);
     for (i, y) in y.iter_mut().enumerate() {

@@ -30,6 +30,8 @@ pub enum BinaryOp {
     RMax,
     Min,
     RMin,
+    Atan2,
+    RAtan2,
 }
 
 /// Operations of a chain at most.
@@ -80,6 +82,8 @@ impl BinaryOp {
             (Op::Max, _) => BinaryOp::RMax,
             (Op::Min, 0) => BinaryOp::Min,
             (Op::Min, _) => BinaryOp::RMin,
+            (Op::Atan2, 0) => BinaryOp::Atan2,
+            (Op::Atan2, _) => BinaryOp::RAtan2,
             _ => return None,
         })
     }

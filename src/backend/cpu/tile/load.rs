@@ -33,6 +33,22 @@ impl<S: Stored<L>, L: Copy> Kernel for LoadRows<'_, S, L> {
     }
 }
 
+/// Elements from the last one on.
+struct LoadReversed<'a, S, L> {
+    from: &'a [S],
+    to: &'a mut [L],
+}
+
+impl<S: Stored<L>, L: Copy> Kernel for LoadReversed<'_, S, L> {
+    type Out = ();
+    #[inline(always)]
+    fn run<V: Vector, const FMA: bool>(self) {
+        for (to, from) in self.to.iter_mut().zip(self.from.iter().rev()) {
+            *to = from.load();
+        }
+    }
+}
+
 /// Reads the elements of a tile from an operand in memory.
 pub fn load<S: Stored<L>, L: Copy>(
     from: &Bound,
@@ -77,6 +93,12 @@ fn load_piece<S: Stored<L>, L: Copy>(from: &Bound, p: Piece, to: &mut [L]) {
                 for (to, from) in row.iter_mut().zip(spaced) {
                     *to = from.load();
                 }
+            }
+        }
+        (-1, _) => {
+            for (start, to) in rows().zip(to.chunks_exact_mut(p.columns)) {
+                let from = from.slice::<S>(start + 1 - p.columns as i64, p.columns);
+                isa::run(LoadReversed { from, to });
             }
         }
         (stride, _) => {

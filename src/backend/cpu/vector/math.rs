@@ -303,6 +303,42 @@ pub fn sigmoid<V: Vector>(x: V) -> V {
     V::select(x.lt(V::splat(0.0)), e, one) / (one + e)
 }
 
+/// The angle of the point `(x, y)`, as C has it. ≤ 3 ulp.
+#[inline(always)]
+pub fn atan2<V: Vector>(y: V, x: V) -> V {
+    // π in two parts.
+    const PI: [f32; 2] = [std::f32::consts::PI, -8.742_278e-8];
+    let (zero, one) = (V::splat(0.0), V::splat(1.0));
+    let (wide, tall) = (x.abs(), y.abs());
+    let is_steep = wide.lt(tall);
+    let (short, long) = (V::select(is_steep, wide, tall), V::select(is_steep, tall, wide));
+    // Two infinities are equal, too.
+    let equal = V::select(long.eq(zero), zero, one);
+    let q = V::select(short.eq(long), equal, short / long);
+    // Minimax in relative error (1.7e-8) of what is left of the series behind its first term.
+    let t = q * q;
+    let p = polynomial(
+        t,
+        [
+            -0.333_331_53,
+            0.199_937_73,
+            -0.142_110_56,
+            0.106_660_04,
+            -0.075_522_125,
+            0.043_211_844,
+            -0.016_367_916,
+            0.002_920_689,
+        ],
+    );
+    let a = (p * t).mul_add(q, q);
+    let less = |turn: f32, a: V| V::splat(turn * PI[1]) + (V::splat(turn * PI[0]) - a);
+    let a = V::select(is_steep, less(0.5, a), a);
+    // Zeros have signs.
+    let is_negative = |v: V| V::select(v.eq(zero), one / v, v).lt(zero);
+    let a = V::select(is_negative(x), less(1.0, a), a);
+    V::select(is_negative(y), -a, a)
+}
+
 /// -1, 0 or 1; 0 for NaN.
 #[inline(always)]
 pub fn sign<V: Vector>(x: V) -> V {
@@ -357,6 +393,24 @@ pub fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let p = if b == 2.0 { a * a } else { p };
     let p = if b == 3.0 { a * a * a } else { p };
     if b == -1.0 { 1.0 / a } else { p }
+}
+
+/// Quotients beyond it are for the C library's `fmod`.
+const REM_LIMIT: f32 = 8_388_608.0;
+
+/// What is left of `a` divided by `b`, exactly, and whether the quotient is beyond [`REM_LIMIT`], so that it is not. Where
+/// multiply-add is fused: with the quotient, which may have been rounded up to the next whole number, what is left is exact.
+#[inline(always)]
+pub fn rem_near(a: f32, b: f32) -> (f32, bool) {
+    let quotient = (a / b).trunc();
+    let left = (-quotient).mul_add(b, a);
+    let left = if quotient == 0.0 { a } else { left };
+    let is_over = (a > 0.0 && left < 0.0) || (a < 0.0 && left > 0.0);
+    let left = if is_over { left + b.abs().copysign(a) } else { left };
+    let left = if left == 0.0 { left.copysign(a) } else { left };
+    // NaN is beyond it, too.
+    let is_near = quotient.abs() < REM_LIMIT;
+    (left, !is_near)
 }
 
 /// Beyond it [`sin_from`] loses digits; callers compute these few arguments otherwise.

@@ -5,6 +5,7 @@
 //! Only code that [`super::isa::run`] has chosen for a processor may use the type of that processor.
 
 pub mod math;
+pub mod math64;
 mod scalar;
 #[cfg(target_arch = "aarch64")]
 mod neon;
