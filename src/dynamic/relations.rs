@@ -196,6 +196,20 @@ fn siblings(records: &Records, positions: &Records) -> Vec<Vec<usize>> {
     groups
 }
 
+/// A slice that is the rest of a value begins where that many elements are left.
+fn rests(view: &View, at: &View, whole: (&[i64], &[i64]), sums: &mut Vec<Sum>) {
+    let layout = &view.layout;
+    for (e, stride) in contiguous_strides(whole.0).into_iter().enumerate() {
+        let is_rest =
+            |&d: &usize| layout.offset + layout.sizes[d] * layout.strides[d] == whole.0[e] * stride;
+        if let Some(d) = (0..layout.rank()).find(is_rest).filter(|_| layout.offset > 0) {
+            let (end, size) = (whole.1[e] as usize, at.layout.sizes[d] as usize);
+            let parts = vec![(stride, end), (-layout.strides[d], size)];
+            sums.push(Sum { whole: at.layout.offset as usize, parts });
+        }
+    }
+}
+
 /// Slices of a value that follow one another; where they reach from its begin to its end, their sizes add up to its own.
 fn slices(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
     let mut of_values: Vec<Vec<(&View, &View)>> = vec![Vec::new(); records.values.len()];
@@ -215,6 +229,7 @@ fn slices(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
             (layout.strides.clone(), layout.offset, Reverse(layout.sizes.clone()))
         });
         let whole = (&records.values[value].format.sizes, &positions.values[value].format.sizes);
+        views.iter().for_each(|(view, at)| rests(view, at, (whole.0, whole.1), sums));
         // Sizes of slices from the begin on, and along which dimension.
         let mut run: Option<(usize, Vec<(i64, usize)>)> = None;
         for pair in views.windows(2) {

@@ -113,7 +113,8 @@ impl SymbolMap {
         let mut constants = examples[0].clone();
         let mut varying = known.varying();
         varying.iter().for_each(|&(at, _)| constants[at] = 0);
-        varying.sort_by(|a, b| a.1.cmp(&b.1).then(a.0.cmp(&b.0)));
+        let is_negative = |list: &[i64]| list.iter().any(|&n| n < 0);
+        varying.sort_by_cached_key(|(at, list)| (is_negative(list), list.clone(), *at));
         let mut symbol_map = SymbolMap {
             symbols: Vec::new(),
             steps: Vec::new(),
@@ -123,7 +124,7 @@ impl SymbolMap {
             constants,
             varying: Vec::new(),
         };
-        // Small numbers first: a size comes before its multiples.
+        // Small numbers first: a size comes before its multiples. No size is negative.
         for (at, list) in varying {
             let role = relations.role(at);
             let product = products.get(&at).and_then(|product| known.by_product(product));

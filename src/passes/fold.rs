@@ -31,6 +31,7 @@ pub(super) fn rule(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
         Class::Pointwise => fold_pointwise(b, item),
         // A loop may go on for long, or for ever.
         Class::Host | Class::Nested => Ok(None),
+        _ if item.op == Op::Iota => fold_iota(b, item),
         _ => fold_small(b, item),
     }
 }
@@ -83,6 +84,16 @@ fn fold_pointwise(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     }
     let sizes = b.ty(item.inputs[0]).sizes.clone();
     Ok(Some(Values::from_slice(&[splat_of(b, &results[0], &sizes)?])))
+}
+
+/// Along a dimension of one element all are 0, whatever the other sizes.
+fn fold_iota(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
+    let [ty] = &item.op.infer(&[], item.attrs)?[..] else { return Ok(None) };
+    if ty.sizes.get(item.attrs[1].int() as usize) != Some(&1) {
+        return Ok(None);
+    }
+    let zero = Array::zeros(&Ty::new(ty.dtype, &[]));
+    Ok(Some(Values::from_slice(&[splat_of(b, &zero, &ty.sizes)?])))
 }
 
 /// All elements are computed; folded if they are alike.

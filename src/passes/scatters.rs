@@ -2,7 +2,7 @@
 
 use super::rebuild::rebuild;
 use crate::error::Result;
-use crate::graph::{Graph, NodeId, ValueId};
+use crate::graph::{Graph, Guard, ValueId};
 use crate::op::movement::view_of;
 use crate::op::{Attr, Op};
 use smallvec::smallvec;
@@ -21,22 +21,32 @@ const SMALL: i64 = 4;
 pub fn scatters(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let uses = graph.use_counts();
     let is_lone = |v: ValueId| uses[v.0 as usize] == 1;
-    let small = |v: ValueId| {
-        let inner = before_reshape(graph, v);
-        is_lone(v) && is_lone(inner) && is_small(graph, inner)
+    // What else may be small, where other sizes are: then that is another program.
+    let mut guards: Vec<Guard> = Vec::new();
+    let mut small_of = |op: Op, inputs: &[ValueId]| {
+        let mut of = inputs.iter().filter(|_| op == Op::Add).map(|&v| {
+            let inner = before_reshape(graph, v);
+            let is_candidate = is_lone(v) && is_lone(inner);
+            let (is_small, guard) = size(graph, inner).filter(|_| is_candidate)?;
+            guards.extend(guard.filter(|guard| !graph.guards.contains(guard)));
+            Some(is_small)
+        });
+        of.position(|is_small| is_small == Some(true))
     };
-    let add = |op: Op, inputs: &[ValueId]| op == Op::Add && inputs.iter().any(|&v| small(v));
-    if !graph.nodes.iter().any(|node| add(node.op, &node.inputs)) {
-        return Ok(Cow::Borrowed(graph));
+    let small: Vec<Option<usize>> =
+        graph.nodes.iter().map(|node| small_of(node.op, &node.inputs)).collect();
+    let mut graph = Cow::Borrowed(graph);
+    if !guards.is_empty() {
+        graph.to_mut().guards.extend(guards);
+    }
+    if small.iter().all(Option::is_none) {
+        return Ok(graph);
     }
     let mut id = 0;
-    rebuild(graph, |b, item| {
-        let before = &graph.node(NodeId(id)).inputs;
+    let better = match rebuild(&graph, |b, item| {
+        let place = small[id];
         id += 1;
-        if !add(item.op, before) {
-            return Ok(None);
-        }
-        let at = usize::from(!small(before[0]));
+        let Some(at) = place else { return Ok(None) };
         let (x, y) = (item.inputs[1 - at], item.inputs[at]);
         let maker = b.graph().maker(before_reshape(b.graph(), y)).clone();
         if maker.op != Op::AsStridedScatter || x == y {
@@ -45,7 +55,11 @@ pub fn scatters(graph: &Graph) -> Result<Cow<'_, Graph>> {
         let old = b.op(Op::AsStrided, &[x], maker.attrs.clone())?;
         let sum = b.op(Op::Add, &[old, maker.inputs[1]], smallvec![])?;
         Ok(Some(smallvec![b.op(Op::AsStridedScatter, &[x, sum], maker.attrs)?]))
-    })
+    })? {
+        Cow::Owned(better) => Some(better),
+        Cow::Borrowed(_) => None,
+    };
+    Ok(better.map_or(graph, Cow::Owned))
 }
 
 /// A view of an array's elements in their order is the same of the array in other sizes.
@@ -54,16 +68,17 @@ fn before_reshape(graph: &Graph, v: ValueId) -> ValueId {
     if maker.op == Op::Reshape { maker.inputs[0] } else { v }
 }
 
-/// Whether a value is 0 but for a small part.
-fn is_small(graph: &Graph, v: ValueId) -> bool {
+/// Of a value that is 0 but for a part, whether that is small, and the guard that says so.
+fn size(graph: &Graph, v: ValueId) -> Option<(bool, Option<Guard>)> {
     let maker = graph.maker(v);
-    if maker.op != Op::AsStridedScatter {
-        return false;
+    if maker.op != Op::AsStridedScatter || !is_zero(graph, maker.inputs[0]) {
+        return None;
     }
     let view = view_of(&maker.attrs);
-    view.is_injective()
-        && view.numel().saturating_mul(SMALL) <= graph.ty(v).numel()
-        && is_zero(graph, maker.inputs[0])
+    let (part, whole) = (view.numel().saturating_mul(SMALL), graph.ty(v).numel());
+    let (is_small, at_most) = (part <= whole, Guard::at_most(part, whole));
+    let guard = if is_small { Some(at_most) } else { Guard::order(whole, part) };
+    view.is_injective().then_some((is_small, guard))
 }
 
 /// Whether every element of a value is the constant 0.

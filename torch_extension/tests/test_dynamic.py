@@ -449,3 +449,48 @@ def test_sizes_that_do_not_come_out_even(name):
         actual = (function(x.to("acc")) * 1.0625).detach().cpu()
         torchacc.sync()
         torch.testing.assert_close(actual, expected * 1.0625, rtol=1e-4, atol=1e-5)
+
+
+def table_of_distances(n, draw):
+    positions = torch.arange(-n + 1, n, device=DEVICE)
+    return positions.float()[torch.arange(n, device=DEVICE)].sum()
+
+
+def rows_of_edges(n, draw):
+    """A graph's edges are two rows: whence and whither."""
+    edges = [torch.randint(n, (2, draw.randint(50, 99))).to(DEVICE) for _ in range(3)]
+    x = torch.rand(n, 6).to(DEVICE)
+    return sum(x[whither].sum() for _, whither in edges)
+
+
+def text_and_image(n, draw):
+    """Joined, then apart, each of any length, with gradients."""
+    text, image = (torch.rand(2, length, 8, device=DEVICE) for length in (n, draw.randint(4, 60)))
+    w = torch.rand(8, 8, device=DEVICE, requires_grad=True)
+    h = torch.cat([text, image], 1)
+    for _ in range(2):
+        h = h + h @ w
+        h = torch.cat([h[:, :n], h[:, n:]], 1)
+    return torch.autograd.grad(h[:, n:].square().mean(), w)[0].sum()
+
+
+def sampled_at_a_grid(n, draw):
+    image, turn = torch.rand(1, 3, n, n + draw.randint(1, 9)), 0.7 * torch.eye(2, 3)[None]
+    image, turn = image.to(DEVICE), turn.to(DEVICE)
+    grid = F.affine_grid(turn, image.shape, align_corners=False)
+    return F.grid_sample(image, grid, align_corners=False).sum()
+
+
+FROM_LIBRARIES = [table_of_distances, rows_of_edges, text_and_image, sampled_at_a_grid]
+
+
+@pytest.mark.parametrize("step", FROM_LIBRARIES, ids=lambda step: step.__name__)
+def test_idioms_of_libraries_stop_compiling(step):
+    draw = random.Random(0)
+    for n in draw.sample(range(8, 70), 30):
+        step(n, draw).item()
+    made()
+    for n in draw.sample(range(8, 70), 20):
+        step(n, draw).item()
+    compiled, instantiated = made()
+    assert compiled <= 2 < instantiated

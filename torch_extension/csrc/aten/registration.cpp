@@ -154,9 +154,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   // them.
   for (const char* name :
        {"embedding", "logsumexp", "native_layer_norm", "native_group_norm", "mish_backward",
-        "complex", "polar", "ldexp.out", "ldexp_", "smooth_l1_loss_backward",
-        "huber_loss_backward", "masked_scatter_backward", "_grouped_mm", "conj_physical_",
-        "mode.values", "all.dims_out", "any.dims_out"}) {
+        "complex", "polar", "ldexp.out", "ldexp_", "smooth_l1_loss_backward", "huber_loss_backward",
+        "masked_scatter_backward", "_grouped_mm", "conj_physical_", "mode.values", "all.dims_out",
+        "any.dims_out"}) {
     m.impl(name, recorder());
   }
   for (const char* name : {"cumprod_backward", "cummax", "cummax.out", "cummin", "cummin.out",
