@@ -407,6 +407,9 @@ impl<'a> Probe<'a> {
         };
         points.sort_by_key(is_special);
         let general = points.partition_point(|point| !is_special(point));
+        if general == 0 {
+            return None;
+        }
         let mut finder = Finder::new(self.symbol_map.fitter(&points, general, SPARE));
         let mut find = |at: usize| {
             let values: Option<Vec<Datum>> =

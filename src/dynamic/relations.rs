@@ -200,8 +200,10 @@ fn siblings(records: &Records, positions: &Records) -> Vec<Vec<usize>> {
 fn rests(view: &View, at: &View, whole: (&[i64], &[i64]), sums: &mut Vec<Sum>) {
     let layout = &view.layout;
     for (e, stride) in contiguous_strides(whole.0).into_iter().enumerate() {
-        let is_rest =
-            |&d: &usize| layout.offset + layout.sizes[d] * layout.strides[d] == whole.0[e] * stride;
+        let is_rest = |&d: &usize| {
+            let length = layout.sizes[d].saturating_mul(layout.strides[d]);
+            layout.offset.saturating_add(length) == whole.0[e].saturating_mul(stride)
+        };
         if let Some(d) = (0..layout.rank()).find(is_rest).filter(|_| layout.offset > 0) {
             let (end, size) = (whole.1[e] as usize, at.layout.sizes[d] as usize);
             let parts = vec![(stride, end), (-layout.strides[d], size)];

@@ -306,7 +306,8 @@ fn trace<'a>(c: &Call<'a>) -> Outs<'a> {
     let &[rows, columns] = &sizes[..] else {
         return invalid!("trace: expected a matrix, but got tensor with dim {}", sizes.len());
     };
-    let diagonal = x.reshape(&[rows * columns]).slice(&[0], &[rows.min(columns)], &[columns + 1]);
+    let line = x.reshape(&[rows.saturating_mul(columns)]);
+    let diagonal = line.slice(&[0], &[rows.min(columns)], &[columns.saturating_add(1)]);
     let diagonal = diagonal.cast(sum_dtype(c, x.dtype(), None));
     Ok(vec![total(diagonal, &[0], false)])
 }
