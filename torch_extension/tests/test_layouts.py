@@ -30,6 +30,11 @@ def nested(device, **of):
     return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device=device, **of)
 
 
+def compressed(make, values):
+    rows, columns = (torch.tensor(places, device=DEVICE) for places in ([0, 1, 2], [1, 0]))
+    return make(rows, columns, values.to(DEVICE), (2, 2))
+
+
 REFUSED = {
     "acc device has no sparse tensors. Use dense gradients (nn.Embedding and torch.gather": [
         embedded,
@@ -39,7 +44,10 @@ REFUSED = {
         lambda: torch.sparse_coo_tensor(INDICES, torch.ones(2), (2, 2)).to(DEVICE),
         lambda: torch.eye(3, device=DEVICE).to_sparse(),
         lambda: torch.eye(3, device=DEVICE).to_sparse_csr(),
-        lambda: torch.eye(3).to_sparse_csr().to(DEVICE) @ torch.ones(3, device=DEVICE),
+        lambda: torch.eye(3).to_sparse_csr().to(DEVICE),
+        lambda: compressed(torch.sparse_csr_tensor, torch.ones(2)),
+        lambda: compressed(torch.sparse_csc_tensor, torch.ones(2)),
+        lambda: compressed(torch.sparse_bsr_tensor, torch.ones(2, 1, 1)),
     ],
     "acc device has no nested tensors of layout torch.strided. Use layout=torch.jagged": [
         lambda: nested(DEVICE).unbind(),

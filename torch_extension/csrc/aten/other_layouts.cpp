@@ -32,6 +32,18 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   m.impl("_nested_tensor_size", &nested_sizes);
 }
 
+// What makes compressed tensors of dense ones: by the layout asked for, not by that of its
+// operands.
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  for (const char* name :
+       {"sparse_compressed_tensor.comp_plain_value_size",
+        "sparse_compressed_tensor.comp_plain_value", "_sparse_compressed_tensor_unsafe",
+        "_sparse_csr_tensor_unsafe", "_sparse_csc_tensor_unsafe", "_sparse_bsr_tensor_unsafe",
+        "_sparse_bsc_tensor_unsafe"}) {
+    m.impl(name, refusal<kNoSparse>());
+  }
+}
+
 // What makes nested tensors of dense ones.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : {"_nested_from_padded", "_nested_from_padded_and_nested_example",
