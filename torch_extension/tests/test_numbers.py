@@ -376,6 +376,7 @@ def test_integers_beside_numbers_of_the_default_dtype(default_f64):
         check(lambda n, x=number: (n > x, n == x, torch.eq(n, torch.tensor(x))), n)
     check(lambda n: (n / 3.0, n.clamp(5.5), torch.where(n > 6, n, 0.5)), n)
     check(lambda n: [torch.ldexp(x, n % 7) for x in (n, n > 6, n / 3)], n)
+    check(lambda n: torch.ldexp(n > 6, n > 7), n)
 
 
 def test_integers_that_only_uint64_has():

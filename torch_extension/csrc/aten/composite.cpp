@@ -94,8 +94,11 @@ void ldexp(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto is_whole = [](const at::Tensor& one) {
     return c10::isIntegralType(one.scalar_type(), /*includeBool=*/true);
   };
-  if (is_whole(self) && is_whole(other))
+  if (is_whole(self) && is_whole(other) && c10::get_default_dtype_as_scalartype() != at::kFloat) {
     torch::jit::peek(*stack, 0, 2) = self.to(c10::get_default_dtype());
+    // PyTorch takes a bool beside a bool only.
+    if (other.scalar_type() == at::kBool) torch::jit::peek(*stack, 1, 2) = other.to(at::kInt);
+  }
   record_boxed(op, stack);
 }
 
