@@ -22,7 +22,17 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "torchacc_op_signature",
         ],
     ),
-    ("Recording", &["torchacc_arg_kind", "record.rs", "infer.rs", "torchacc_seed"]),
+    (
+        "Recording",
+        &[
+            "torchacc_arg_kind",
+            "types.rs",
+            "arguments.rs",
+            "record.rs",
+            "infer.rs",
+            "torchacc_seed",
+        ],
+    ),
     ("Gradients", &["grad.rs"]),
     (
         "Running and waiting",

@@ -1,7 +1,7 @@
 //! One recorded operation as its row sees it: arguments by position, with PyTorch's defaults and promotion.
 
-use super::lower::Values;
 use super::promote::{Operand, result_type};
+use super::values::Values;
 use crate::dtype::DType;
 use crate::error::Result;
 pub use crate::graph::math::wide;

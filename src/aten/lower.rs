@@ -1,103 +1,16 @@
 //! Walks the records of a trace and builds the graph: arguments in, row, results out.
 
 use super::call::Call;
-use super::{Entry, checks, entry, name, primitive, read, takes_gradients, write};
-use crate::error::{Code, Error, Result};
+use super::values::Values;
+use super::{Entry, checks, entry, name, primitive, write};
+use crate::error::Result;
+use crate::graph::Graph;
 use crate::graph::math::{Math, V};
-use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::host::HostOpId;
 use crate::op::{Attr, Op, Ty};
 use crate::record::{Arg, Operator, Origin, Read, Record, Records, Value, ValueIndex, Write};
 use smallvec::smallvec;
-use std::cell::RefCell;
-use std::collections::HashSet;
-
-/// The trace's values in the graph, made when first asked for (leaves, zeros) or written by a record.
-pub struct Values<'a> {
-    records: &'a Records,
-    known: RefCell<Vec<Option<ValueId>>>,
-    /// Values that gradients are taken with respect to.
-    marked: HashSet<ValueIndex>,
-}
-
-impl<'a> Values<'a> {
-    fn new(records: &'a Records) -> Values<'a> {
-        let known = RefCell::new(vec![None; records.values.len()]);
-        Values { records, known, marked: marked(records) }
-    }
-
-    /// Whether the trace takes gradients.
-    pub fn are_differentiated(&self) -> bool {
-        !self.marked.is_empty()
-    }
-
-    /// The value as a dense array in its format.
-    fn get(&self, math: &'a Math, index: ValueIndex) -> Result<V<'a>> {
-        let Some(value) = self.records.values.get(index as usize) else {
-            return internal!("value {index} is not in the trace");
-        };
-        if let Some(id) = self.known.borrow()[index as usize] {
-            return Ok(math.wrap(id));
-        }
-        let format = &value.format;
-        let made = match value.origin {
-            Origin::Leaf(leaf) => {
-                math.build(|b| b.input(leaf, Ty::new(format.dtype, &format.sizes)))
-            }
-            Origin::Zeros => math.zeros(format.dtype, &format.sizes),
-            Origin::Written { record, .. } => {
-                return internal!("value {index} is read before record {record} writes it");
-            }
-        };
-        let made = self.set(index, made);
-        math.check()?;
-        Ok(made)
-    }
-
-    /// From now on `v` is the value. Equal values that gradients are taken with respect to would be one node, and their
-    /// gradients one sum; so each becomes a node of its own.
-    fn set<'m>(&self, index: ValueIndex, v: V<'m>) -> V<'m> {
-        let v = match self.marked.contains(&index) {
-            true => v.math().op(Op::Mark, &[v], smallvec![Attr::Int(index as i64)]),
-            false => v,
-        };
-        self.known.borrow_mut()[index as usize] = Some(v.id);
-        v
-    }
-
-    /// All of the value that a tensor shows. Errors: `Unsupported` when it holds another type than the tensor's.
-    pub fn whole(&self, math: &'a Math, read: &Read) -> Result<V<'a>> {
-        let v = self.get(math, read.value)?;
-        let (dtype, current) = (read.view.dtype, v.dtype());
-        if dtype != current {
-            let message =
-                format!("a tensor of {dtype} in a buffer that was used as {current} before");
-            return Err(Error::new(Code::Unsupported, message));
-        }
-        Ok(v)
-    }
-
-    /// The elements that a read shows, dense.
-    pub fn read(&self, math: &'a Math, read: &Read) -> Result<V<'a>> {
-        let v = read::read(self.get(math, read.value)?, &read.view);
-        math.check()?;
-        Ok(v)
-    }
-}
-
-/// The values that the trace takes gradients with respect to.
-fn marked(records: &Records) -> HashSet<ValueIndex> {
-    let mut marked = HashSet::new();
-    for record in &records.records {
-        if let (Operator::Native(row), [_, Arg::Tensors(reads), ..]) = (record.op, &record.args[..])
-            && takes_gradients(row)
-        {
-            marked.extend(reads.iter().flatten().map(|read| read.value));
-        }
-    }
-    marked
-}
 
 /// Lowers a trace to primitives. Input `n` of the graph is leaf `n`, scalar `n` slot `n` of the argument block; the graph's
 /// outputs are the trace's, in order, each dense in the format of its value.
@@ -138,7 +51,7 @@ pub fn lower_function(
     }
     let mut constants = Vec::new();
     for (index, value) in records.values.iter().enumerate() {
-        if matches!(value.origin, Origin::Leaf(_)) && values.known.borrow()[index].is_none() {
+        if matches!(value.origin, Origin::Leaf(_)) && !values.has(index as ValueIndex) {
             let ty = Ty::new(value.format.dtype, &value.format.sizes);
             let number = inputs.len() + constants.len();
             values.set(index as ValueIndex, math.build(|b| b.input(number as u32, ty)));
@@ -247,7 +160,7 @@ fn put<'a>(math: &'a Math, values: &Values<'a>, result: V<'a>, out: &Write) -> R
         return internal!("result has sizes {:?}, but {recorded:?} were recorded", ty.sizes);
     }
     let result = result.cast(out.view.dtype);
-    let target = &values.records.values[out.value as usize];
+    let target = values.recorded(out.value);
     let covered = out.view.covers(target.nbytes).is_some();
     let old = match out.old {
         Some(index) if !covered => Some(values.get(math, index)?),

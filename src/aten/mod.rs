@@ -19,6 +19,7 @@ mod rows;
 mod signature;
 #[cfg(test)]
 mod tests;
+mod values;
 mod write;
 
 use crate::dtype::{DType, Float8};

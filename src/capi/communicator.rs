@@ -1,14 +1,15 @@
 //! Communicators: what lets the processes of a program reduce and exchange tensors, by callbacks.
 
+use super::arguments::{torchacc_arg, torchacc_value};
 use super::constants::{
     TORCHACC_ARG_COMMUNICATOR, TORCHACC_ARG_NONE, TORCHACC_ARG_TENSOR, TORCHACC_F32,
 };
 use super::context::{User, torchacc_context, torchacc_drop_fn, torchacc_sync};
 use super::device::torchacc_device;
-use super::error::torchacc_error;
+use super::error::{outcome, torchacc_error};
 use super::handle::borrow;
-use super::op::{host_tensor, outcome, torchacc_host_tensor, torchacc_op_find};
-use super::record::{torchacc_apply, torchacc_arg, torchacc_value};
+use super::op::{host_tensor, torchacc_host_tensor, torchacc_op_find};
+use super::record::torchacc_apply;
 use super::sized::{self, Growing};
 use super::tensor::{torchacc_tensor_read, torchacc_tensor_release, torchacc_tensor_zeros};
 use super::{bad, boundary, calling, torchacc_str};

@@ -1,9 +1,8 @@
 //! Where a context's memory is, the program's own allocator for it, and work of the program's own on it.
 
 use super::context::{User, torchacc_context, torchacc_drop_fn};
-use super::error::torchacc_error;
+use super::error::{outcome, torchacc_error};
 use super::handle::borrow;
-use super::op::outcome;
 use super::sized::{self, Growing};
 use super::{bad, boundary, calling, torchacc_buffer};
 use crate::backend::supplied::Supplied;

@@ -3,7 +3,7 @@
 use super::constants::torchacc_code;
 use super::handle::{self, Cell, borrow};
 use super::{quiet, torchacc_str};
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Result};
 use std::borrow::Cow;
 
 /// Why a call failed. Owned by the caller.
@@ -147,4 +147,13 @@ pub unsafe extern "C" fn torchacc_string_view(string: *const torchacc_string) ->
 pub unsafe extern "C" fn torchacc_string_free(string: *mut torchacc_string) {
     // SAFETY: NULL or a live string that its owner gives up, says the header.
     quiet((), || unsafe { handle::release(string) });
+}
+
+/// What a callback returned.
+///
+/// # Safety
+/// NULL, or an owned error.
+pub(super) unsafe fn outcome(error: *mut torchacc_error) -> Result<()> {
+    // SAFETY: the caller's promise.
+    if error.is_null() { Ok(()) } else { Err(unsafe { torchacc_error::take(error) }) }
 }

@@ -1,9 +1,10 @@
 //! Gradients.
 
+use super::arguments::{id_in, token};
 use super::context::torchacc_context;
 use super::error::torchacc_error;
 use super::handle::borrow;
-use super::record::{give, id_in, results, token};
+use super::record::{give, results};
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, slice};
 use crate::aten;

@@ -1,9 +1,10 @@
 //! Programs in the IR as text.
 
+use super::arguments::{Arguments, torchacc_arg};
 use super::context::torchacc_context;
 use super::error::{torchacc_error, torchacc_string};
 use super::handle::{self, borrow};
-use super::record::{Arguments, give, torchacc_arg};
+use super::record::give;
 use super::tensor::torchacc_tensor;
 use super::{bad, boundary, put, quiet, slice, torchacc_str};
 use crate::error::{Code, Error, Result};

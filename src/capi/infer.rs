@@ -1,12 +1,11 @@
 //! Shape rules: what an operation's results will be.
 
-use super::buffer::dtype;
-use super::constants::torchacc_dtype;
+use super::arguments::{Arguments, torchacc_arg};
 use super::context::torchacc_context;
 use super::error::torchacc_error;
 use super::handle::borrow;
 use super::op::{operator, torchacc_op};
-use super::record::{Arguments, TORCHACC_MAX_RANK, sizes_of, torchacc_arg};
+use super::types::torchacc_type;
 use super::{bad, boundary};
 use crate::aten;
 use crate::error::Result;
@@ -15,36 +14,6 @@ use crate::op::host::{self, HostArg, HostTensor};
 use crate::record::{Arg, Format, Operator, Origin, Read, Record, Records, Value, View};
 use crate::shape::{Dims, Layout};
 use crate::trace::{ArgRef, Call, TensorRef, operator_name, settled, supported};
-
-/// Element type and sizes of a dense tensor.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct torchacc_type {
-    pub dtype: torchacc_dtype,
-    pub rank: u32,
-    /// The first `rank` count.
-    pub sizes: [i64; TORCHACC_MAX_RANK as usize],
-}
-
-impl torchacc_type {
-    pub(super) const EMPTY: torchacc_type =
-        torchacc_type { dtype: u32::MAX, rank: 0, sizes: [0; TORCHACC_MAX_RANK as usize] };
-
-    pub(super) fn of(ty: &Ty) -> Result<torchacc_type> {
-        let mut sizes = torchacc_type::EMPTY.sizes;
-        let Some(room) = sizes.get_mut(..ty.rank()) else {
-            return Err(bad(format!("a result has more than {TORCHACC_MAX_RANK} dimensions")));
-        };
-        room.copy_from_slice(&ty.sizes);
-        Ok(torchacc_type { dtype: ty.dtype as u32, rank: ty.rank() as u32, sizes })
-    }
-
-    pub(super) fn ty(&self) -> Result<Ty> {
-        // SAFETY: the array is there, and longer than the rank that is checked.
-        let sizes = unsafe { sizes_of(self.sizes.as_ptr(), self.rank)? };
-        Ok(Ty { dtype: dtype(self.dtype)?, sizes })
-    }
-}
 
 /// A trace of one operation on dense inputs: what shape inference looks at.
 fn alone(op: Operator, args: &[ArgRef]) -> Records {

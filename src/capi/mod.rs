@@ -13,6 +13,8 @@
 #![expect(non_camel_case_types, reason = "names of the C header")]
 
 mod archive;
+mod arguments;
+mod async_read;
 mod borrow;
 mod buffer;
 mod cache;
@@ -26,7 +28,6 @@ mod grad;
 mod graph;
 mod handle;
 mod infer;
-mod async_read;
 mod memory;
 mod op;
 mod record;
@@ -34,6 +35,7 @@ mod release;
 mod report;
 mod sized;
 mod tensor;
+mod types;
 mod view;
 
 use crate::error::{Code, Error, Result, panic_text};

@@ -1,12 +1,12 @@
 //! Operators: native ones by name, host operators by callback.
 
+use super::arguments::{torchacc_arg, torchacc_value};
 use super::constants::*;
 use super::context::{User, torchacc_drop_fn};
 use super::device::torchacc_device;
-use super::error::{torchacc_error, torchacc_string};
-use super::infer::torchacc_type;
-use super::record::{torchacc_arg, torchacc_value};
+use super::error::{outcome, torchacc_error, torchacc_string};
 use super::sized::{self, Growing};
+use super::types::torchacc_type;
 use super::{bad, boundary, calling, put, quiet, torchacc_str};
 use crate::aten;
 use crate::error::{Code, Error, Result};
@@ -275,15 +275,6 @@ unsafe fn cuda_form(op: &torchacc_host_op) -> Result<Option<CudaForm>> {
     }
     let (source, entry) = (source.to_string(), entry.to_string());
     Ok(Some(CudaForm { source, entry, block, elements, blocks: op.cuda_blocks }))
-}
-
-/// What a callback returned.
-///
-/// # Safety
-/// NULL, or an owned error.
-pub(super) unsafe fn outcome(error: *mut torchacc_error) -> Result<()> {
-    // SAFETY: the caller's promise.
-    if error.is_null() { Ok(()) } else { Err(unsafe { torchacc_error::take(error) }) }
 }
 
 type Callback<T> =

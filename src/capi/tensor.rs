@@ -4,8 +4,8 @@ use super::buffer::{dtype, torchacc_buffer};
 use super::constants::torchacc_dtype;
 use super::context::torchacc_context;
 use super::error::torchacc_error;
-use super::handle::{self, Owned, borrow};
-use super::record::{sizes_of, tensor_of, torchacc_view};
+use super::handle::{self, Owned, borrow, owner};
+use super::types::{dims, sizes_of, torchacc_view};
 use super::{bad, boundary, put, quiet, slice, slice_mut};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -236,4 +236,15 @@ pub unsafe extern "C" fn torchacc_tensor_retain(
 pub unsafe extern "C" fn torchacc_tensor_release(tensor: *mut torchacc_tensor) {
     // SAFETY: NULL or a live tensor whose owner gives it up, says the header.
     quiet((), || unsafe { handle::release(tensor) });
+}
+
+/// A tensor that views a buffer.
+///
+/// # Safety
+/// `raw` points at what it says.
+unsafe fn tensor_of(raw: &torchacc_view) -> Result<torchacc_tensor> {
+    // SAFETY: the caller's promise.
+    let (buffer, (sizes, strides)) = unsafe { (owner(raw.buffer)?, dims(raw)?) };
+    let layout = Layout { sizes: sizes.into(), strides: strides.into(), offset: raw.offset };
+    torchacc_tensor::checked(buffer, View { dtype: dtype(raw.dtype)?, layout })
 }

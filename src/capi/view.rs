@@ -3,8 +3,8 @@
 use super::constants::torchacc_dtype;
 use super::error::torchacc_error;
 use super::handle::{self, borrow};
-use super::record::sizes_of;
 use super::tensor::torchacc_tensor;
+use super::types::sizes_of;
 use super::{bad, boundary, put, quiet, slice, torchacc_str};
 use crate::error::{Error, Result};
 use crate::record::View;

@@ -1,7 +1,7 @@
 //! How the numbers of a plan follow from the sizes that vary.
 
 use super::poly::{Fit, Poly};
-use super::template::SMALLEST;
+use super::relations::SMALLEST;
 use crate::number::Number;
 use std::collections::HashMap;
 

@@ -4,9 +4,10 @@
 //! **Invariant:** what was learnt is used from a certain trace of the family on, and waited for then: so no race decides which plan
 //! a program has.
 
+use super::attempt::{Attempt, around};
 use super::relations::Relations;
 use super::symbol_map::SymbolMap;
-use super::template::{Attempt, Template};
+use super::template::Template;
 use super::{ATTEMPTS, EXAMPLES, Families, Family, Planner, ShapeErasedTrace, alike, nearest};
 use crate::cache::key::Key;
 use crate::plan::{PlanDecisions, UnplacedPlan};
@@ -87,7 +88,7 @@ impl Evidence {
                 return Break(None);
             }
             tried.push(symbol_map.clone());
-            match Template::around(&symbol_map, &point, records, unplaced, decisions, planner) {
+            match around(&symbol_map, &point, records, unplaced, decisions, planner) {
                 Attempt::Found(template) => Break(Some((symbol_map, *template))),
                 // Of so many traces a map with fewer sizes may be the right one; of a few it would fit by chance.
                 Attempt::Special if examples.len() < EXAMPLES => Break(None),

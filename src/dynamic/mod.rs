@@ -13,6 +13,7 @@
 //! between these sizes (two views lie apart) is a number of the plan, too, and looked at in each instance
 //! ([`Guard`](crate::graph::Guard)).
 
+mod attempt;
 mod basis;
 mod buckets;
 mod expr;
@@ -48,13 +49,13 @@ pub use learning::Ticket;
 use learning::{Evidence, Found, Learning};
 use parking_lot::{Condvar, Mutex};
 pub use policy::Policy;
-use relations::{Relations, Role};
+use relations::{Relations, Role, SMALLEST};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use stride::StrideDetector;
 use symbol_map::SymbolMap;
+use template::Template;
 pub use template::{Comparison, compare};
-use template::{SMALLEST, Template};
 
 /// Families kept, least recently used dropped first.
 pub const FAMILIES: usize = 64;

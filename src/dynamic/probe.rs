@@ -5,7 +5,7 @@ use super::expr::{Datum, Finder};
 use super::possible::{LARGEST, at_point, last_possible, said};
 use super::proved::Proved;
 use super::sampling::{
-    between, border, has_neighbours, inside, keep_apart, scattered, turned, with,
+    FARTHER, between, border, has_neighbours, inside, keep_apart, scattered, turned, with,
 };
 use super::symbol_map::SymbolMap;
 use super::template::{Template, taken_apart};
@@ -16,8 +16,6 @@ use crate::thread;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Sizes up to so many times that of the trace in hand are tried.
-pub const FARTHER: i64 = 8;
 /// How many sizes are tried between one with the same plan and one with another.
 const HALVES: usize = 6;
 /// Where else to look when a point has a plan of its own.

@@ -7,6 +7,9 @@ use crate::shape::{Layout, contiguous_strides};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+/// Sizes below are programs of their own: they broadcast, or there is nothing to compute.
+pub const SMALLEST: i64 = 2;
+
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
@@ -15,6 +18,13 @@ pub enum Role {
     /// It follows from sizes (a stride, bytes), or is an attribute.
     #[default]
     Other,
+}
+
+impl Role {
+    /// The least number that is no special case: nor is what begins after the first element.
+    pub fn least(self) -> i64 {
+        if self == Role::Offset { 1 } else { SMALLEST }
+    }
 }
 
 /// A number that is the sum of others, each so many times: their positions among the numbers of a trace.

@@ -3,6 +3,9 @@
 use super::symbol_map::SymbolMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+/// Sizes up to so many times that of the trace in hand are tried.
+pub const FARTHER: i64 = 8;
+
 /// The smallest and the largest values of each symbol.
 pub fn border(points: &[Vec<i64>]) -> (Vec<i64>, Vec<i64>) {
     let of = |of: fn(i64, i64) -> i64| -> Vec<i64> {

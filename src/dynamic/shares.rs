@@ -1,6 +1,6 @@
 //! Points of sizes that are parts of a whole, as the tokens that each of many experts gets: what one has more, others have less.
 
-use super::probe::FARTHER;
+use super::sampling::FARTHER;
 use super::symbol_map::SymbolMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

@@ -5,7 +5,6 @@ use super::fitted::{FittedNumbers, PARTS};
 use super::floor::Floor;
 use super::poly::{Fit, Fitter, LineFitter, Poly};
 use super::relations::{Product, Relations, Role, Sum};
-use super::template::SMALLEST;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
@@ -147,7 +146,7 @@ impl SymbolMap {
                             if !basis.takes(role, &list, symbol_map.symbols()) {
                                 return Ok(None);
                             }
-                            let (least, step) = (least(role), relations.step(at, examples));
+                            let (least, step) = (role.least(), relations.step(at, examples));
                             let small = list.iter().any(|&n| n < least * step);
                             if small && !basis.shows_small(role) {
                                 return Err((at, least * step));
@@ -173,7 +172,7 @@ impl SymbolMap {
         self.symbols.push(at);
         self.steps.push(step);
         self.offsets.push(role == Role::Offset);
-        self.least.push(least(role));
+        self.least.push(role.least());
         self.follows.push(follows);
     }
 
@@ -333,11 +332,6 @@ impl SymbolMap {
         }
         Some(numbers)
     }
-}
-
-/// What begins after the first element is no special case.
-fn least(role: Role) -> i64 {
-    if role == Role::Offset { 1 } else { SMALLEST }
 }
 
 #[cfg(test)]

@@ -1,35 +1,11 @@
 //! A plan whose numbers are polynomials in the symbols of its family.
 
-use super::Planner;
 use super::expr::{Datum, Expr};
-use super::probe::{Probe, SHRINKS};
 use super::proved::Proved;
-use super::sampling::border;
-use super::shares;
-use super::symbol_map::SymbolMap;
 use crate::graph::ValueId;
 use crate::number::{Number, Numbers};
 use crate::plan::{PlanDecisions, UnplacedPlan};
-use crate::record::Records;
 use std::collections::HashMap;
-
-/// Sizes below are programs of their own: they broadcast, or there is nothing to compute.
-pub const SMALLEST: i64 = 2;
-
-/// What came of planning a family around a point.
-pub enum Attempt {
-    Found(Box<Template>),
-    /// The point has a plan of its own (sizes are equal in it that differ in others), which says nothing of others.
-    Special,
-    /// No other point has that plan, or its numbers are no polynomials.
-    Nowhere,
-}
-
-impl Attempt {
-    fn of(template: Option<Template>) -> Attempt {
-        template.map_or(Attempt::Nowhere, |template| Attempt::Found(Box::new(template)))
-    }
-}
 
 /// The plan of a family between two points, borders included.
 pub struct Template {
@@ -43,34 +19,6 @@ pub struct Template {
 }
 
 impl Template {
-    /// Plans the family at points around `base`, whose plan is `unplaced`, by its decisions; as far away as that gives the
-    /// same plan but for numbers, and these are polynomials.
-    pub fn around(
-        symbol_map: &SymbolMap,
-        base: &[i64],
-        records: &Records,
-        unplaced: &UnplacedPlan,
-        decisions: &PlanDecisions,
-        planner: Planner,
-    ) -> Attempt {
-        let mut probe = Probe::new(symbol_map, records, unplaced, decisions, planner, base);
-        if symbol_map.remainders().next().is_some() {
-            let of_shares = (0..SHRINKS as u32).find_map(|shrunk| {
-                let points = shares::points(symbol_map, base, shrunk)?;
-                let (lowest, highest) = border(&points);
-                probe.through(points, &lowest, &highest)
-            });
-            return Attempt::of(of_shares);
-        }
-        let has_many = symbol_map.has_many();
-        if has_many && probe.is_special(base) {
-            return Attempt::Special;
-        }
-        let region = if has_many { probe.common_region(base) } else { probe.region(base) };
-        let template = probe.within(region, base);
-        Attempt::of(template)
-    }
-
     /// How many its plan has.
     pub fn steps(&self) -> usize {
         self.unplaced.steps().len()
@@ -102,6 +50,7 @@ impl Template {
         (sound && unplaced.is_guarded()).then_some((unplaced, is_special))
     }
 }
+
 /// The plan with zeros for its numbers, and these. Its values are numbered as they come: a window of a tensor may be another number
 /// of nodes from place to place.
 pub fn taken_apart(mut unplaced: UnplacedPlan) -> (UnplacedPlan, Option<Vec<Datum>>) {

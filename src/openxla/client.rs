@@ -8,10 +8,11 @@ use super::options::compile_options;
 use super::plugin::Plugin;
 use crate::error::{Code, Error, Result};
 use crate::op::Ty;
+use parking_lot::Mutex;
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A kind of object that a plugin hands out.
 trait Object {
@@ -100,8 +101,31 @@ unsafe impl Send for Client {}
 // SAFETY: as above.
 unsafe impl Sync for Client {}
 
+/// While somebody has a plugin's client, everybody has the same.
+static CLIENTS: Mutex<Vec<(&Plugin, Weak<Client>)>> = Mutex::new(Vec::new());
+
+fn current(clients: &[(&Plugin, Weak<Client>)], plugin: &Plugin) -> Option<Arc<Client>> {
+    clients.iter().find(|(of, _)| std::ptr::eq(*of, plugin))?.1.upgrade()
+}
+
 impl Client {
-    pub(super) fn new(plugin: &'static Plugin) -> Result<Client> {
+    /// The client of a plugin that is there, or a new one.
+    pub(super) fn of(plugin: &'static Plugin) -> Result<Arc<Client>> {
+        plugin.check()?;
+        if let Some(client) = current(&CLIENTS.lock(), plugin) {
+            return Ok(client);
+        }
+        let made = Arc::new(Client::new(plugin)?);
+        let mut clients = CLIENTS.lock();
+        // Another thread may have been faster; the one of the two that goes is destroyed without the lock.
+        let client = current(&clients, plugin).unwrap_or_else(|| made.clone());
+        clients.retain(|(of, _)| !std::ptr::eq(*of, plugin));
+        clients.push((plugin, Arc::downgrade(&client)));
+        drop(clients);
+        Ok(client)
+    }
+
+    fn new(plugin: &'static Plugin) -> Result<Client> {
         let functions = &plugin.functions;
         let mut args = api::ClientCreate::zeroed();
         // SAFETY: the function's own arguments.

@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// The client of the plugin in a file: the same for all who have one. Errors: `NotFound`; `InvalidArgument` for a
 /// file that is no plugin; `AbiMismatch` for one of another API; the plugin's.
 pub fn client(file: &Path) -> Result<Arc<Client>> {
-    plugin::load(file)?.client()
+    Client::of(plugin::load(file)?)
 }
 
 /// A program as a plugin is given it.

@@ -2,7 +2,6 @@
 #![expect(unsafe_code, reason = "functions of a library that is loaded at run time")]
 
 use super::api::{self, Api, Functions, RawError};
-use super::client::Client;
 use crate::error::{Code, Error, Result};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use parking_lot::Mutex;
@@ -10,7 +9,6 @@ use std::error::Error as _;
 use std::ffi::c_int;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
 
 /// The one function that plugins export.
 const ENTRY: &[u8] = b"GetPjrtApi\0";
@@ -27,8 +25,6 @@ pub struct Plugin {
     pub functions: Functions,
     /// The process that its threads are in.
     process: u32,
-    /// While somebody has one, everybody has the same.
-    client: Mutex<Weak<Client>>,
 }
 
 /// Each file once, since a plugin is initialized once.
@@ -70,7 +66,7 @@ fn open(file: PathBuf) -> Result<Plugin> {
     // SAFETY: what a plugin returns is its table, of which no more is read here than the size that it says.
     let (functions, version) = unsafe { checked(api)? };
     let process = std::process::id();
-    let plugin = Plugin { file, version, functions, process, client: Mutex::default() };
+    let plugin = Plugin { file, version, functions, process };
     let mut args = api::PluginInitialize::zeroed();
     // SAFETY: the function's own arguments.
     unsafe { plugin.call(plugin.functions.plugin_initialize, &mut args, "initializing it")? };
@@ -109,21 +105,6 @@ unsafe fn checked(api: *const Api) -> Result<(Functions, c_int)> {
 }
 
 impl Plugin {
-    /// The client that is there, or a new one.
-    pub fn client(&'static self) -> Result<Arc<Client>> {
-        self.check()?;
-        if let Some(client) = self.client.lock().upgrade() {
-            return Ok(client);
-        }
-        let made = Arc::new(Client::new(self)?);
-        let mut current = self.client.lock();
-        // Another thread may have been faster; the one of the two that goes is destroyed without the lock.
-        let client = current.upgrade().unwrap_or_else(|| made.clone());
-        *current = Arc::downgrade(&client);
-        drop(current);
-        Ok(client)
-    }
-
     /// Error: the process was forked off one that the plugin's threads stayed in.
     pub fn check(&self) -> Result<()> {
         if std::process::id() == self.process {

@@ -9,8 +9,9 @@ mod simulation;
 mod tests;
 
 use super::cost::region_time;
-use super::draft::{Buffer, BufferId, Fused, RegionId, Source};
-use super::remat::{PlanDecisions, only, remat};
+use super::decisions::{Cost, Limited, PlanDecisions, Runs};
+use super::draft::{Fused, RegionId};
+use super::remat::remat;
 use super::{ALIGN, UnplacedPlan, order};
 use crate::graph::Graph;
 use simulation::{Sequence, Taste};
@@ -19,34 +20,6 @@ use simulation::{Sequence, Taste};
 const CORRECTIONS: usize = 6;
 /// Steps of the search for the least memory that a program can do with.
 const BISECTIONS: usize = 10;
-
-/// A region that runs, the first time or again.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Run {
-    pub region: RegionId,
-    /// Of its results the only one that is computed.
-    pub only: Option<BufferId>,
-}
-
-/// What runs, in order. Each region reads what was written last.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Runs(pub Vec<Run>);
-
-/// What a limit of memory cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
-    /// Bytes that the program takes without the limit.
-    pub before: u64,
-    /// Estimated time, of which the program takes 1 without the limit.
-    pub time: f64,
-}
-
-/// What was decided for a limit.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Limited {
-    pub runs: Runs,
-    pub cost: Cost,
-}
 
 type Planner<'a> = &'a dyn Fn(&Fused, &[RegionId]) -> UnplacedPlan;
 
@@ -177,37 +150,5 @@ impl<'a> Search<'a> {
         let memory = (self.unplaced)(&fused, &in_order(&fused)).placed().memory();
         let time = whole_time(self.graph, &fused);
         Some(Found { fused, runs, memory, time })
-    }
-}
-
-impl Runs {
-    /// The regions that run, by number in their order; `None` if they are not those of `fused`.
-    pub fn applied(&self, fused: &Fused) -> Option<Fused> {
-        let mut applied = Fused::default();
-        let mut latest: Vec<Option<BufferId>> = vec![None; fused.buffers.len()];
-        let mut first: Vec<Option<RegionId>> = vec![None; fused.regions.len()];
-        for run in &self.0 {
-            let whole = fused.regions.get(run.region)?;
-            let mut region = match run.only {
-                Some(b) => only(fused, whole, b)?,
-                None => whole.clone(),
-            };
-            for read in &mut region.reads {
-                if let Source::Buffer(b) = &mut read.source {
-                    *b = latest[*b]?;
-                }
-            }
-            region.after = region.after.iter().filter_map(|&a| first[a]).collect();
-            let again = first[run.region].is_some();
-            for write in &mut region.writes {
-                let Buffer { value, output } = fused.buffers[*write];
-                latest[*write] = Some(applied.buffers.len());
-                *write = applied.buffers.len();
-                applied.buffers.push(Buffer { value, output: output.filter(|_| !again) });
-            }
-            first[run.region].get_or_insert(applied.regions.len());
-            applied.regions.push(region);
-        }
-        Some(applied)
     }
 }

@@ -6,6 +6,7 @@
 mod budget;
 pub mod check;
 mod cost;
+mod decisions;
 mod draft;
 pub mod early;
 pub mod final_use;
@@ -15,6 +16,7 @@ mod memory;
 mod layout_requirement;
 mod order;
 mod packing;
+mod partial;
 mod unplaced;
 #[cfg(test)]
 pub mod random;
@@ -34,9 +36,8 @@ use crate::graph::{Graph, ValueId};
 use crate::internal;
 use crate::op::{Attrs, Op, Ty};
 use crate::shape::{Dims, Layout};
-pub use budget::Cost;
+pub use decisions::{Cost, PlanDecisions};
 pub use layout_requirement::accepts_half_input;
-pub use remat::PlanDecisions;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 pub use unplaced::UnplacedPlan;

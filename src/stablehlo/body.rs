@@ -3,10 +3,10 @@
 
 use super::attribute::Attribute;
 use super::literal::Elements;
-use super::lower::{Call, Scope, Value, Values};
-use super::ops::elementwise::extreme;
-use super::syntax::{Operation, Region, is_return};
+use super::lower::{Call, Scope};
+use super::tree::{Operation, Region, is_return};
 use super::types::carrier;
+use super::value::{Value, Values};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::interpret::interpret;
@@ -124,7 +124,7 @@ fn merged<'m>(op: Op, a: Value<'m>, b: Value<'m>) -> Result<Value<'m>> {
     }
     match op {
         _ if a.dtype == DType::Bool => Ok(a.map(|v| v.binary(logic(op), b.v))),
-        Op::Max | Op::Min => Ok(extreme(op, a, b)),
+        Op::Max | Op::Min => Ok(a.extreme(op, b)),
         _ => Ok(a.map(|v| v.binary(op, b.v))),
     }
 }

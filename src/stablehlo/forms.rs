@@ -1,6 +1,6 @@
 //! How primitives are printed: one function for each form of StableHLO's operations, named by the table.
 
-use super::print::{Printer, element};
+use super::printer::{Printer, element};
 use super::types::{is_unsigned, type_name};
 use crate::dtype::DType;
 use crate::graph::Node;

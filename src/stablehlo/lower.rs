@@ -2,9 +2,9 @@
 
 use super::cursor::error_at;
 use super::literal::{Elements, Literal};
-use super::syntax::{Function, Name, Operation, Region, is_return};
-use super::table;
-use super::types::{is_carried, type_name};
+use super::tree::{Function, Name, Operation, Region, is_return};
+use super::types::type_name;
+use super::value::{Value, Values};
 use crate::dtype::{DType, Float8};
 use crate::error::Result;
 use crate::graph::ValueId;
@@ -24,37 +24,6 @@ const MAX_LEVELS: usize = 128;
 const MAX_KNOWN: i64 = 256;
 /// Constants of up to so many elements are written into the graph, larger ones are arrays beside it.
 const MAX_WRITTEN: usize = 16;
-
-/// A value: computed as a [`carrier`](super::types::carrier), and what it is.
-#[derive(Clone, Copy)]
-pub struct Value<'m> {
-    pub v: V<'m>,
-    pub dtype: DType,
-}
-
-impl<'m> Value<'m> {
-    pub fn new(v: V<'m>, dtype: DType) -> Value<'m> {
-        Value { v, dtype }
-    }
-
-    /// Of a dtype that carries itself.
-    pub fn of(v: V<'m>) -> Value<'m> {
-        Value { v, dtype: v.dtype() }
-    }
-
-    pub fn ty(self) -> Ty {
-        Ty { dtype: self.dtype, sizes: self.v.sizes() }
-    }
-
-    /// With its own dtype in the graph, too.
-    pub fn stored(self) -> V<'m> {
-        if is_carried(self.dtype) { self.v.bitcast(self.dtype) } else { self.v }
-    }
-
-    pub fn map(self, f: impl FnOnce(V<'m>) -> V<'m>) -> Value<'m> {
-        Value { v: f(self.v), dtype: self.dtype }
-    }
-}
 
 /// Names that are visible in a region.
 pub struct Scope<'s, 'a, 'm> {
@@ -87,8 +56,14 @@ impl<'s, 'a, 'm> Scope<'s, 'a, 'm> {
     }
 }
 
+/// What an operation makes of its operands.
+pub type Rule = for<'c, 'a, 'm> fn(&Call<'c, 'a, 'm>) -> Result<Values<'m>>;
+/// How the operation of a name is read: at least so many operands, and its rule.
+pub type Rules = fn(&str) -> Option<(usize, Rule)>;
+
 pub struct Lowering<'a, 'm> {
     pub math: &'m Math,
+    pub rules: Rules,
     functions: HashMap<&'a str, &'a Function<'a>>,
     n_inputs: usize,
     /// Constants that are no part of the graph: inputs that follow those of the program.
@@ -109,12 +84,16 @@ pub struct Call<'c, 'a, 'm> {
     pub x: Vec<Value<'m>>,
 }
 
-pub type Values<'m> = Vec<Value<'m>>;
-
 impl<'a, 'm> Lowering<'a, 'm> {
-    pub fn new(math: &'m Math, all: &'a [Function<'a>], n_inputs: usize) -> Lowering<'a, 'm> {
+    pub fn new(
+        math: &'m Math,
+        rules: Rules,
+        all: &'a [Function<'a>],
+        n_inputs: usize,
+    ) -> Lowering<'a, 'm> {
         Lowering {
             math,
+            rules,
             functions: all.iter().map(|f| (f.name, f)).collect(),
             n_inputs,
             constants: RefCell::default(),
@@ -129,6 +108,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
     pub fn alone<'n>(&self, math: &'n Math, n_inputs: usize) -> Lowering<'a, 'n> {
         Lowering {
             math,
+            rules: self.rules,
             functions: self.functions.clone(),
             n_inputs,
             constants: RefCell::default(),
@@ -348,10 +328,10 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
             );
         }
         self.lowering.operations.set(done + 1);
-        let Some(row) = table::find(self.op.name) else {
+        let Some((operands, rule)) = (self.lowering.rules)(self.op.name) else {
             return invalid!("this operation is not supported");
         };
-        let results = self.apply(row);
+        let results = self.apply(operands, rule);
         self.lowering.math.check()?;
         let results: Values = results?.into_iter().map(|x| self.lowering.settled(x)).collect();
         if !self.scope.lifted {
@@ -360,10 +340,10 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
         Ok(results)
     }
 
-    /// What an operation's row makes of the operands.
-    pub fn apply(&self, row: &table::Row) -> Result<Values<'m>> {
-        match row.operands.saturating_sub(self.x.len()) {
-            0 => (row.rule)(self),
+    /// What a rule for at least so many operands makes of these.
+    pub fn apply(&self, operands: usize, rule: Rule) -> Result<Values<'m>> {
+        match operands.saturating_sub(self.x.len()) {
+            0 => rule(self),
             missing => invalid!("{missing} operands are missing"),
         }
     }

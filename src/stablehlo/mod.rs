@@ -4,9 +4,9 @@
 //! elsewhere computes what StableHLO says of it; what is not supported is refused with line, column, operation and reason,
 //! and no text makes this room panic, recurse without bound or ask for memory that the text has no numbers for.
 //!
-//! The way in: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` and `pretty` (a module as it is written), `tuples` → `lower`
+//! The way in: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` (a module as it is written) gives a `tree`, `tuples` → `lower`
 //! (calls inlined, short loops unrolled) by the rules of [`table`], one row per operation, whose meanings are in `ops`. The way
-//! out: `print` and `forms`, by the same table. Primitives that StableHLO has no operation for are composites
+//! out: `printer` and `forms`, by the same table. Primitives that StableHLO has no operation for are composites
 //! called `torchacc.<primitive>`, with a function that says them in StableHLO (`expand`, `functions`), or else `custom_call`s of that name;
 //! our own composites are best decomposed before.
 
@@ -20,12 +20,14 @@ mod literal;
 mod lower;
 mod ops;
 mod options;
-mod pretty;
 mod print;
+mod printer;
 mod syntax;
 pub mod table;
+mod tree;
 mod tuples;
 mod types;
+mod value;
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -37,10 +39,11 @@ use crate::op::array::Array;
 use crate::op::{Op, Ty};
 use attribute::{Attribute, Dict};
 use cursor::{error_at, located};
-use lower::{Lowering, Value};
+use lower::Lowering;
 pub use print::{Printed, print, printed, says};
-use syntax::Function;
+use tree::Function;
 use types::carrier;
+use value::Value;
 
 /// What a module computes.
 #[derive(Clone, Debug)]
@@ -73,7 +76,7 @@ fn program(text: &str) -> Result<Module> {
     let math = Math::default();
     let places = places(entry)?;
     let n_inputs = places.iter().filter_map(|place| place.input()).max().map_or(0, |n| n + 1);
-    let lowering = Lowering::new(&math, &functions, n_inputs);
+    let lowering = Lowering::new(&math, table::rules, &functions, n_inputs);
     let mut args = Vec::new();
     for (place, ty) in places.iter().zip(&entry.args) {
         let v = match place {

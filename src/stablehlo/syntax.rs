@@ -1,59 +1,17 @@
 //! A module as it is written: functions of operations, in the pretty and in the generic form. Nothing is computed here.
 
-use super::attribute::{Attribute, Dict};
+mod pretty;
+
+use super::attribute::Attribute;
 use super::cursor::Cursor;
-use super::pretty;
+use super::tree::{Function, Name, Operation, Region, is_return};
 use super::tuples;
 use super::types::tensor;
 use crate::error::Result;
 use crate::op::Ty;
 
-/// `%name`, or `%name#index` of several.
-#[derive(Clone, Copy, Debug)]
-pub struct Name<'a> {
-    pub name: &'a str,
-    pub index: usize,
-    pub at: usize,
-}
-
-#[derive(Debug)]
-pub struct Operation<'a> {
-    pub name: &'a str,
-    pub at: usize,
-    /// Names of results, each with how many there are of it.
-    pub results: Vec<(&'a str, usize)>,
-    pub operands: Vec<Name<'a>>,
-    pub attrs: Dict<'a>,
-    pub regions: Vec<Region<'a>>,
-    /// Types of the results.
-    pub types: Vec<Ty>,
-    /// Whether these are elements of one result.
-    pub is_tuple: bool,
-}
-
-#[derive(Debug, Default)]
-pub struct Region<'a> {
-    pub args: Vec<&'a str>,
-    pub body: Vec<Operation<'a>>,
-}
-
-#[derive(Debug)]
-pub struct Function<'a> {
-    pub name: &'a str,
-    pub at: usize,
-    pub is_public: bool,
-    pub args: Vec<Ty>,
-    /// What each argument is said to be besides its type.
-    pub arg_attrs: Vec<Dict<'a>>,
-    pub body: Region<'a>,
-}
-
 /// Results that one operation may have.
 const MAX_RESULTS: usize = 1 << 16;
-
-pub fn is_return(name: &str) -> bool {
-    matches!(name, "return" | "func.return" | "stablehlo.return")
-}
 
 /// The functions of a module.
 pub fn functions(text: &str) -> Result<Vec<Function<'_>>> {
@@ -217,7 +175,7 @@ fn function<'a>(c: &mut Cursor<'a>) -> Result<Function<'a>> {
 }
 
 /// Operations up to a closing brace, which stays.
-pub fn operations<'a>(c: &mut Cursor<'a>) -> Result<Vec<Operation<'a>>> {
+fn operations<'a>(c: &mut Cursor<'a>) -> Result<Vec<Operation<'a>>> {
     c.deeper(|c| {
         let mut all = Vec::new();
         loop {
@@ -250,7 +208,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-pub fn typed_name<'a>(c: &mut Cursor<'a>) -> Result<(&'a str, Ty)> {
+fn typed_name<'a>(c: &mut Cursor<'a>) -> Result<(&'a str, Ty)> {
     let name = c.name("%")?;
     c.expect(":")?;
     let ty = tensor(c)?;
@@ -258,7 +216,7 @@ pub fn typed_name<'a>(c: &mut Cursor<'a>) -> Result<(&'a str, Ty)> {
     Ok((name, ty))
 }
 
-pub fn operand<'a>(c: &mut Cursor<'a>) -> Result<Name<'a>> {
+fn operand<'a>(c: &mut Cursor<'a>) -> Result<Name<'a>> {
     c.peek();
     let at = c.at;
     let name = c.name("%")?;
@@ -352,7 +310,7 @@ fn value(c: &mut Cursor) -> Result<(Vec<Ty>, bool)> {
 }
 
 /// `(types) -> types`, or the types of results that need no more.
-pub fn types<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
+fn types<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
     let listed = |c: &mut Cursor<'a>| {
         if c.eat("(") { c.until(")", value) } else { Ok(vec![value(c)?]) }
     };

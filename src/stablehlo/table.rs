@@ -2,20 +2,14 @@
 //! prints.
 
 use super::forms as print;
-use super::lower::{Call, Values};
+use super::lower::Rule;
 use super::ops::integers::{self, Shift};
 use super::ops::{
     batch_norm, control, custom_call, elementwise as e, index, linalg, order, products, random,
     reduce, shape, special, while_loop, window,
 };
-use super::print::Printer;
-use crate::error::Result;
-use crate::graph::Node;
+use super::printer::Print;
 use crate::op::{Op, Op::*};
-
-pub type Rule = for<'c, 'a, 'm> fn(&Call<'c, 'a, 'm>) -> Result<Values<'m>>;
-/// Prints a node; `false` where the operation does not say all that the node does.
-pub type Print = fn(&mut Printer, &Node, &'static str) -> bool;
 
 pub struct Row {
     pub name: &'static str,
@@ -26,17 +20,19 @@ pub struct Row {
     pub print: Print,
 }
 
-pub fn find(name: &str) -> Option<&'static Row> {
+/// How the operation of a name is read.
+pub fn rules(name: &str) -> Option<(usize, Rule)> {
     let name = match name {
         "func.call" => "call",
         other => other,
     };
-    TABLE.iter().find(|row| row.name == name)
+    TABLE.iter().find(|row| row.name == name).map(|row| (row.operands, row.rule))
 }
 
-/// The row that prints a primitive.
-pub fn printing(op: Op) -> Option<&'static Row> {
-    TABLE.iter().find(|row| row.prints.contains(&op))
+/// The operation that prints a primitive.
+pub fn printing(op: Op) -> Option<(&'static str, Print)> {
+    let row = TABLE.iter().find(|row| row.prints.contains(&op))?;
+    Some((row.name, row.print))
 }
 
 const fn row(name: &'static str, operands: usize, rule: Rule) -> Row {
@@ -177,7 +173,7 @@ mod tests {
         for (i, row) in TABLE.iter().enumerate() {
             assert!(TABLE[..i].iter().all(|other| other.name != row.name), "{}", row.name);
             for op in row.prints {
-                assert_eq!(printing(*op).map(|found| found.name), Some(row.name), "{op:?}");
+                assert_eq!(printing(*op).map(|found| found.0), Some(row.name), "{op:?}");
             }
         }
     }

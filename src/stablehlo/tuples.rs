@@ -2,7 +2,7 @@
 
 use super::attribute::Attribute;
 use super::cursor::error_at;
-use super::syntax::{Name, Operation, Region};
+use super::tree::{Name, Operation, Region};
 use crate::error::Result;
 use std::collections::HashMap;
 

@@ -10,6 +10,7 @@
 
 mod axes;
 mod frame;
+mod padded;
 mod pass;
 mod points;
 mod rules;
@@ -22,7 +23,8 @@ use crate::graph::Graph;
 use crate::op::{Op, Ty};
 use axes::{Origin, Size};
 pub use frame::Frame;
-use pass::{Made, Splits};
+use padded::Splits;
+use pass::Made;
 use points::Points;
 pub use points::Sampled;
 

@@ -1,7 +1,6 @@
 //! What reads, writes and orders by indices.
 
-use super::Generator;
-use super::nodes::{any, is_any};
+use super::{Generator, any, is_any};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::expect::Expectation;

@@ -1,7 +1,6 @@
 //! Loops of a few rounds.
 
-use super::Generator;
-use super::nodes::any;
+use super::{Generator, any};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::ValueId;

@@ -307,3 +307,19 @@ impl Generator {
         Ok(Case { graph, inputs: self.inputs, scalars: self.scalars })
     }
 }
+
+/// A value of at least `min_rank` dimensions.
+fn any(g: &mut Generator, min_rank: usize, accepts: fn(DType) -> bool) -> Result<ValueId> {
+    match g.pick(|ty| accepts(ty.dtype) && ty.rank() >= min_rank) {
+        Some(v) if !g.rng.chance(0.1) => Ok(v),
+        _ => {
+            let dtypes: Vec<DType> = DTYPES.into_iter().filter(|&d| accepts(d)).collect();
+            let ty = Ty { dtype: *g.rng.pick(&dtypes), sizes: g.sizes(min_rank) };
+            g.fresh(&ty)
+        }
+    }
+}
+
+fn is_any(_: DType) -> bool {
+    true
+}

@@ -1,6 +1,6 @@
 //! One function for each family of primitives: picks operands that could fit and proposes a node.
 
-use super::{DTYPES, Generator, indexing, loops, products, windows};
+use super::{DTYPES, Generator, any, indexing, is_any, loops, products, windows};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::ValueId;
@@ -59,22 +59,6 @@ pub fn propose(g: &mut Generator) -> Result<()> {
         at -= weight;
     }
     Ok(())
-}
-
-/// A value of at least `min_rank` dimensions.
-pub fn any(g: &mut Generator, min_rank: usize, accepts: fn(DType) -> bool) -> Result<ValueId> {
-    match g.pick(|ty| accepts(ty.dtype) && ty.rank() >= min_rank) {
-        Some(v) if !g.rng.chance(0.1) => Ok(v),
-        _ => {
-            let dtypes: Vec<DType> = DTYPES.into_iter().filter(|&d| accepts(d)).collect();
-            let ty = Ty { dtype: *g.rng.pick(&dtypes), sizes: g.sizes(min_rank) };
-            g.fresh(&ty)
-        }
-    }
-}
-
-pub fn is_any(_: DType) -> bool {
-    true
 }
 
 fn permutation(g: &mut Generator, rank: usize) -> Dims {

@@ -1,7 +1,6 @@
 //! Products of matrices.
 
-use super::Generator;
-use super::nodes::any;
+use super::{Generator, any};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::ValueId;

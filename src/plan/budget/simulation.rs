@@ -1,10 +1,10 @@
 //! A program run on bytes instead of numbers: what does not fit is dropped, and made again where it is read. It is known when
 //! each value is read next, so what goes is what is made again in little time, is large, and is not read for long.
 
-use super::{Run, Runs};
 use crate::graph::Graph;
 use crate::op::{Class, Op};
 use crate::plan::cost::region_time;
+use crate::plan::decisions::{Run, Runs};
 use crate::plan::draft::{BufferId, Fused, Region, RegionId, Source};
 use crate::plan::order::Liveness;
 use crate::plan::{ALIGN, Instr, Kernel};

@@ -5,7 +5,8 @@ use crate::graph::math::{V, wide};
 use crate::invalid;
 use crate::op::Op;
 use crate::stablehlo::attribute::Attribute;
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
+use crate::stablehlo::value::{Value, Values};
 
 /// The operand and its features.
 struct Features<'m> {

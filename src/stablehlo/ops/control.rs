@@ -5,7 +5,8 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::invalid;
 use crate::stablehlo::attribute::Attribute;
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
+use crate::stablehlo::value::{Value, Values};
 
 pub fn callee<'a>(c: &Call<'_, 'a, '_>, names: &[&str]) -> Result<&'a str> {
     match c.attr(names)? {

@@ -3,8 +3,8 @@
 use super::{control, linalg, order, primitive};
 use crate::error::Result;
 use crate::invalid;
-use crate::stablehlo::lower::{Call, Values};
-use crate::stablehlo::table;
+use crate::stablehlo::lower::Call;
+use crate::stablehlo::value::Values;
 
 /// Whether JAX calls a function of Python, such as `xla_ffi_python_cpu_callback`.
 fn is_python(target: &str) -> bool {
@@ -21,8 +21,8 @@ pub fn custom_call<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         "topk" => "chlo.top_k".to_string(),
         name => format!("chlo.{name}"),
     });
-    if let Some(row) = chlo.and_then(|name| table::find(&name)) {
-        return c.apply(row);
+    if let Some((operands, rule)) = chlo.and_then(|name| (c.lowering.rules)(&name)) {
+        return c.apply(operands, rule);
     }
     match target {
         // Prints, say.

@@ -7,8 +7,9 @@ use crate::error::Result;
 use crate::graph::math::{V, complex};
 use crate::invalid;
 use crate::op::Op;
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
 use crate::stablehlo::types::{is_carried, is_unsigned};
+use crate::stablehlo::value::{Value, Values};
 
 fn one(v: Value) -> Result<Values> {
     Ok(vec![v])
@@ -95,15 +96,7 @@ pub fn sign<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 
 pub fn maximum<'m>(c: &Call<'_, '_, 'm>, op: Op) -> Result<Values<'m>> {
     let [a, b] = pair(c)?;
-    one(extreme(op, a, b))
-}
-
-pub fn extreme<'m>(op: Op, a: Value<'m>, b: Value<'m>) -> Value<'m> {
-    if !is_carried(a.dtype) {
-        return a.map(|v| v.binary(op, b.v));
-    }
-    let (left, right) = (integers::ordered(a), integers::ordered(b));
-    a.map(|_| integers::from_ordered(left.binary(op, right)))
+    one(a.extreme(op, b))
 }
 
 pub fn clamp<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
@@ -111,7 +104,7 @@ pub fn clamp<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     if low.dtype != x.dtype || high.dtype != x.dtype {
         return invalid!("bounds of another type");
     }
-    one(extreme(Op::Min, extreme(Op::Max, x, low), high))
+    one(x.extreme(Op::Max, low).extreme(Op::Min, high))
 }
 
 /// Integers: by 0 is -1, as XLA has it; the remainder is the dividend.
@@ -174,7 +167,7 @@ fn compared<'m>(op: Op, a: Value<'m>, b: Value<'m>, is_total: bool) -> Result<V<
     if matches!(op, Op::Eq | Op::Ne) || !is_carried(a.dtype) {
         return Ok(a.v.binary(op, b.v));
     }
-    Ok(integers::ordered(a).binary(op, integers::ordered(b)))
+    Ok(a.ordered().binary(op, b.ordered()))
 }
 
 /// An integer for each float, in IEEE 754's total order: -NaN, -inf, …, -0, 0, …, inf, NaN.

@@ -11,9 +11,10 @@ use crate::op::{Attr, Op};
 use crate::shape::{Dims, contiguous_strides, numel};
 use crate::stablehlo::attribute::Attribute;
 use crate::stablehlo::body::{Body, logic};
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
 use crate::stablehlo::options::{dim, dims};
 use crate::stablehlo::types::is_carried;
+use crate::stablehlo::value::{Value, Values};
 use smallvec::smallvec;
 
 /// The dimension numbers of a gather, or those of a scatter by the same names.

@@ -5,26 +5,12 @@ use crate::error::Result;
 use crate::graph::math::V;
 use crate::invalid;
 use crate::op::Op;
-use crate::op::array::integer_range;
-use crate::stablehlo::lower::{Call, Value, Values};
-use crate::stablehlo::types::{carrier, is_carried, is_unsigned};
+use crate::stablehlo::lower::Call;
+use crate::stablehlo::types::{carrier, is_unsigned};
+use crate::stablehlo::value::{Value, Values, flipped};
 
 fn int<'m>(v: V<'m>, number: i64) -> V<'m> {
     v.math().constant_int(number, v.dtype())
-}
-
-fn flipped(v: V) -> V {
-    v.binary(Op::Xor, int(v, integer_range(v.dtype()).0))
-}
-
-/// A signed integer for each number, in the order of the numbers.
-pub fn ordered(x: Value) -> V {
-    if is_carried(x.dtype) { flipped(x.v) } else { x.v }
-}
-
-/// The carrier of an unsigned number from what [`ordered`] gave.
-pub fn from_ordered(v: V) -> V {
-    flipped(v)
 }
 
 /// The number as i64: of 64 unsigned bits, the same bits.

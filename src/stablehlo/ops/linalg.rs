@@ -10,7 +10,8 @@ use crate::invalid;
 use crate::op::Op;
 use crate::shape::{Dims, numel};
 use crate::stablehlo::attribute::Attribute;
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
+use crate::stablehlo::value::{Value, Values};
 
 /// Operand `n` as matrices `[batch, rows, columns]`, in f32 at least, and their sizes.
 fn matrices<'m>(c: &Call<'_, '_, 'm>, n: usize) -> Result<(V<'m>, [i64; 3])> {

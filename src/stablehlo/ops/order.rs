@@ -1,7 +1,6 @@
 //! Sorting by what a region says of two elements, and the largest elements.
 
 use super::elementwise::total_order;
-use super::integers;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
@@ -9,8 +8,9 @@ use crate::invalid;
 use crate::op::{Attr, Op};
 use crate::stablehlo::attribute::Attribute;
 use crate::stablehlo::body::samples;
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
 use crate::stablehlo::types::is_carried;
+use crate::stablehlo::value::{Value, Values};
 use smallvec::smallvec;
 use std::cmp::Ordering;
 
@@ -38,7 +38,7 @@ impl Key {
     fn of<'m>(self, x: Value<'m>) -> V<'m> {
         match x.dtype {
             DType::Bool => x.v.cast(DType::U8),
-            dtype if is_carried(dtype) => integers::ordered(x),
+            dtype if is_carried(dtype) => x.ordered(),
             dtype if self.total && dtype.is_float() => total_order(x.v),
             _ => x.v,
         }
@@ -179,13 +179,12 @@ pub fn top_k<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let x = c.x[0];
     let Some(last) = x.v.rank().checked_sub(1) else { return invalid!("a number has no largest") };
     let k = c.int(&["k"])?;
-    let by = if is_carried(x.dtype) { integers::ordered(x) } else { x.v };
+    let by = x.ordered();
     // XLA's own may be of the least.
     let largest = c.int_or(&["largest"], 1)? != 0;
     let attrs = smallvec![Attr::Int(last as i64), Attr::Int(k), Attr::Bool(largest)];
     let found = c.math().ops(Op::TopK, &[by], attrs)?;
-    let values =
-        x.map(|_| if is_carried(x.dtype) { integers::from_ordered(found[0]) } else { found[0] });
+    let values = x.with_ordered(found[0]);
     let places = match c.op.types.get(1) {
         Some(ty) if ty.dtype.is_int() => found[1].cast(ty.dtype),
         _ => return invalid!("places of another type"),

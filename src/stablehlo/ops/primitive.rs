@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::invalid;
 use crate::op::{Attr, Attrs, Class, Op};
 use crate::stablehlo::attribute::Attribute;
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
+use crate::stablehlo::value::{Value, Values};
 
 pub const PREFIX: &str = "torchacc.";
 

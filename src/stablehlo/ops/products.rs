@@ -8,9 +8,10 @@ use crate::invalid;
 use crate::op::{Attr, Attrs, Op};
 use crate::shape::{Dims, numel};
 use crate::stablehlo::attribute::Attribute;
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
 use crate::stablehlo::options::dims;
 use crate::stablehlo::types::{carrier, is_carried};
+use crate::stablehlo::value::{Value, Values};
 use smallvec::smallvec;
 
 /// Both operands in the dtype of the result, or in f32 where that is wider.

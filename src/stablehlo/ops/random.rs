@@ -3,7 +3,6 @@
 //! Source: <https://openxla.org/stablehlo/spec#rng_bit_generator>; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011;
 //! which counter is which element, and that the default is Philox, is OpenXLA's choice. Words of 32 bits are i64 here.
 
-use super::integers::ordered;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::V;
@@ -11,8 +10,9 @@ use crate::invalid;
 use crate::op::Op;
 use crate::shape::{Dims, numel};
 use crate::stablehlo::attribute::Attribute;
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
 use crate::stablehlo::types::carrier;
+use crate::stablehlo::value::{Value, Values};
 
 fn int(v: V<'_>, number: i64) -> V<'_> {
     v.math().constant_int(number, DType::I64)
@@ -101,7 +101,7 @@ pub fn rng_bit_generator<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
             let upper = number(if n_state == 3 { 2 } else { 0 });
             let count = (out.numel() * if wide { 2 } else { 1 } + 3) / 4;
             let plus = |n: V<'m>| {
-                let of = |v: V<'m>| ordered(Value::new(v, DType::U64));
+                let of = |v: V<'m>| Value::new(v, DType::U64).ordered();
                 let sum = counter + n;
                 (sum, upper + of(sum).lt(of(counter)).cast(DType::I64))
             };

@@ -8,9 +8,9 @@ use crate::op::array::integer_range;
 use crate::op::{Attr, Op};
 use crate::shape::{Dims, numel};
 use crate::stablehlo::body::{Body, logic, samples};
-use crate::stablehlo::lower::{Call, Value, Values};
-use crate::stablehlo::ops::integers;
+use crate::stablehlo::lower::Call;
 use crate::stablehlo::types::{carrier, is_carried};
+use crate::stablehlo::value::{Value, Values};
 use smallvec::smallvec;
 
 /// The primitive that folds by `op`.
@@ -96,8 +96,7 @@ pub fn reduce<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
                 Some(x.map(|v| v.pairs().reduce(fold, &axes, false).paired()))
             }
             Some(fold) if is_carried(x.dtype) && matches!(op, Op::Max | Op::Min) => {
-                let ordered = integers::ordered(x).reduce(fold, &axes, false);
-                Some(x.map(|_| integers::from_ordered(ordered)))
+                Some(x.with_ordered(x.ordered().reduce(fold, &axes, false)))
             }
             Some(fold) if x.v.dtype().has_arithmetic() => {
                 Some(x.map(|v| v.reduce(fold, &axes, false)))

@@ -8,9 +8,10 @@ use crate::invalid;
 use crate::op::index::Reduction;
 use crate::op::{Attr, Op};
 use crate::shape::{Dims, contiguous_strides};
-use crate::stablehlo::lower::{Call, Value, Values};
+use crate::stablehlo::lower::Call;
 use crate::stablehlo::options::dims;
 use crate::stablehlo::types::carrier;
+use crate::stablehlo::value::{Value, Values};
 use smallvec::smallvec;
 
 pub fn constant<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {

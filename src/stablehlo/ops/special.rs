@@ -4,8 +4,9 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::{LANCZOS, V, wide};
 use crate::op::Op;
-use crate::stablehlo::lower::{Call, Values};
+use crate::stablehlo::lower::Call;
 use crate::stablehlo::ops::elementwise::formula;
+use crate::stablehlo::value::Values;
 use std::f64::consts::{LN_2, PI};
 
 /// Computed in f32 where the operand is of a half type.

@@ -9,8 +9,9 @@ use crate::op::array::integer_range;
 use crate::op::{Attr, Attrs, Op};
 use crate::shape::Dims;
 use crate::stablehlo::body::Body;
-use crate::stablehlo::lower::{Call, Values};
+use crate::stablehlo::lower::Call;
 use crate::stablehlo::types::is_carried;
+use crate::stablehlo::value::Values;
 use smallvec::smallvec;
 
 struct Windows {

@@ -7,6 +7,7 @@
 
 mod avx2;
 mod avx512;
+mod codes;
 mod instructions;
 
 pub use instructions::codes;

@@ -2,7 +2,7 @@
 //! what is summed over rows.
 
 use super::super::axes::{Axis, unify};
-use super::super::pass::{Fill, PaddedValue, Pass};
+use super::super::padded::{Fill, PaddedValue, Pass};
 use super::super::{Stop, refused};
 use super::{anything, fixed, fixed_attrs, leaf, only, shared, sizes_of};
 use crate::dtype::DType;

@@ -1,7 +1,7 @@
 //! Products: what is summed over is 0 in the padding, on both sides (0 times infinity is not 0).
 
 use super::super::axes::unify;
-use super::super::pass::{Fill, PaddedValue, Pass};
+use super::super::padded::{Fill, PaddedValue, Pass};
 use super::super::{Stop, refused};
 use super::{anything, fixed, fixed_attrs, only, shared};
 use crate::dtype::DType;
@@ -87,7 +87,7 @@ pub fn windows(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue
     let made = pass.b.ops(node.op, &ids, node.attrs.clone())?;
     let axes = |v| {
         let sizes = pass.points.sizes(v).into_iter().skip(1);
-        images.iter().cloned().chain(sizes.map(super::super::pass::whole)).collect()
+        images.iter().cloned().chain(sizes.map(super::super::padded::whole)).collect()
     };
     Ok(made.iter().zip(node.outputs()).map(|(&id, v)| anything(id, axes(v))).collect())
 }
@@ -105,5 +105,5 @@ pub fn weight(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Sto
     if sizes.iter().any(|size| size.fixed().is_none()) {
         return refused("a kernel varies");
     }
-    Ok(anything(id, sizes.into_iter().map(super::super::pass::whole).collect()))
+    Ok(anything(id, sizes.into_iter().map(super::super::padded::whole).collect()))
 }

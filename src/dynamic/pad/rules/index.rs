@@ -1,7 +1,7 @@
 //! Reading and writing where indices say: those of padding say 0, and what they add is 0.
 
 use super::super::axes::{Axis, unify};
-use super::super::pass::{Fill, PaddedValue, Pass};
+use super::super::padded::{Fill, PaddedValue, Pass};
 use super::super::{Stop, refused};
 use super::{anything, fixed_attrs, only, shared, sizes_of};
 use crate::graph::{Node, ValueId};

@@ -2,7 +2,7 @@
 
 use super::super::Stop;
 use super::super::axes::{Axis, flattened};
-use super::super::pass::{PaddedValue, Pass, dims, whole};
+use super::super::padded::{PaddedValue, Pass, dims, whole};
 use super::anything;
 use crate::dtype::DType;
 use crate::graph::Node;

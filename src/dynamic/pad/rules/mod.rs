@@ -11,7 +11,7 @@ mod reduce;
 mod strided;
 
 use super::axes::{Axis, unify};
-use super::pass::{Pad, PaddedValue, Pass, dims};
+use super::padded::{Pad, PaddedValue, Pass, dims};
 use super::{Stop, refused};
 use crate::graph::{Node, ValueId};
 use crate::op::table::primitives;

@@ -1,7 +1,7 @@
 //! Layouts: parts move as wholes. What is taken from a place that varies is picked by computed indices.
 
 use super::super::axes::{Axis, Size, flattened, regrouped};
-use super::super::pass::{Pad, PaddedValue, Pass, dims, whole};
+use super::super::padded::{Pad, PaddedValue, Pass, dims, whole};
 use super::super::{Stop, refused};
 use super::{anything, fixed_attrs, shared, sizes_of};
 use crate::dtype::DType;

@@ -1,7 +1,7 @@
 //! Element by element: padding meets padding only.
 
 use super::super::Stop;
-use super::super::pass::{Fill, Pad, PaddedValue, Pass};
+use super::super::padded::{Fill, Pad, PaddedValue, Pass};
 use super::{fixed_attrs, shared};
 use crate::graph::Node;
 use crate::op::array::Array;

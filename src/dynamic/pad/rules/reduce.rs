@@ -1,6 +1,6 @@
 //! Reductions: what they read across is filled with what changes nothing.
 
-use super::super::pass::{Fill, Pad, PaddedValue, Pass};
+use super::super::padded::{Fill, Pad, PaddedValue, Pass};
 use super::super::{Stop, refused};
 use super::{anything, fixed_attrs};
 use crate::graph::Node;

@@ -1,7 +1,7 @@
 //! Strided views of flat elements, as writes through views of a buffer make them.
 
 use super::super::axes::{Axis, Part, Size, flattened};
-use super::super::pass::{PaddedValue, Pass, dims, whole};
+use super::super::padded::{PaddedValue, Pass, dims, whole};
 use super::super::{Stop, refused};
 use super::anything;
 use crate::graph::Node;

@@ -1,7 +1,7 @@
 //! Instructions of AVX2, with FMA and F16C. A mask is a vector of ones and zeros.
 
 use super::super::trace::{Binary, Element, Id, Logic, Node, Unary};
-use super::instructions::{Codes, QUIET, predicate};
+use super::codes::{Codes, QUIET, predicate};
 use super::{Assembler, Made, Operand, combined};
 use iced_x86::{Code, Instruction, Register};
 

@@ -1,7 +1,7 @@
 //! Instructions of AVX-512: masks have registers of their own, and one of them leaves out what is behind the end.
 
 use super::super::trace::{Binary, Element, Id, Logic, Node, Unary};
-use super::instructions::{Codes, QUIET, predicate};
+use super::codes::{Codes, QUIET, predicate};
 use super::{Assembler, Made, combined};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 

@@ -3,25 +3,10 @@
 
 use super::super::super::isa::Isa;
 use super::super::registers::Spill;
-use super::super::trace::{Binary, Compare, Id, Node, Unary};
+use super::super::trace::{Binary, Id, Node, Unary};
+use super::codes::Codes;
 use super::{Assembler, Made, Operand, avx2, avx512, combined};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
-
-/// Rounding without exceptions for what is inexact.
-pub const QUIET: u32 = 8;
-
-/// The instructions of one vector type that differ in nothing else.
-pub struct Codes {
-    /// A vector from memory, to memory, from a register.
-    pub load: Code,
-    pub store: Code,
-    pub copy: Code,
-    /// One number of memory in all lanes.
-    pub broadcast: Code,
-    /// `c = a b + c`, `a = b a + c` and `a = a b + c`.
-    pub mul_add: [Code; 3],
-    pub binary: fn(Binary) -> Code,
-}
 
 pub fn codes(isa: Isa) -> &'static Codes {
     if isa == Isa::Avx512 { &avx512::CODES } else { &avx2::CODES }
@@ -210,20 +195,5 @@ impl Assembler<'_> {
         self.registers.asked(node);
         self.registers.put(id, to as usize - self.vector(0) as usize);
         Ok(())
-    }
-}
-
-/// The predicate of `vcmpps`, quiet for NaN.
-pub fn predicate(op: Compare) -> u32 {
-    match op {
-        Compare::Eq => 0,
-        Compare::Ne => 4,
-        Compare::Lt => 17,
-        Compare::Le => 18,
-        Compare::Gt => 30,
-        Compare::Ge => 29,
-        Compare::Unordered => 3,
-        Compare::NotLess => 21,
-        Compare::NotAtLeast => 25,
     }
 }

@@ -1,10 +1,11 @@
 //! The pretty form of operations: operands, words, lists and options in the order that each operation has them, then types.
 //! One grammar for all of them, which gives what the generic form has.
 
-use super::attribute::Attribute;
-use super::cursor::Cursor;
-use super::syntax::{Operation, Region, is_return, operand, operations, typed_name, types};
+use super::{operand, operations, typed_name, types};
 use crate::error::Result;
+use crate::stablehlo::attribute::Attribute;
+use crate::stablehlo::cursor::Cursor;
+use crate::stablehlo::tree::{Operation, Region, is_return};
 
 pub fn form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
     let mut region_args = Vec::new();

@@ -1,0 +1,35 @@
+//! What the instructions of both vector types have in common: their table, and their immediate operands.
+
+use super::super::trace::{Binary, Compare};
+use iced_x86::Code;
+
+/// Rounding without exceptions for what is inexact.
+pub const QUIET: u32 = 8;
+
+/// The instructions of one vector type that differ in nothing else.
+pub struct Codes {
+    /// A vector from memory, to memory, from a register.
+    pub load: Code,
+    pub store: Code,
+    pub copy: Code,
+    /// One number of memory in all lanes.
+    pub broadcast: Code,
+    /// `c = a b + c`, `a = b a + c` and `a = a b + c`.
+    pub mul_add: [Code; 3],
+    pub binary: fn(Binary) -> Code,
+}
+
+/// The predicate of `vcmpps`, quiet for NaN.
+pub fn predicate(op: Compare) -> u32 {
+    match op {
+        Compare::Eq => 0,
+        Compare::Ne => 4,
+        Compare::Lt => 17,
+        Compare::Le => 18,
+        Compare::Gt => 30,
+        Compare::Ge => 29,
+        Compare::Unordered => 3,
+        Compare::NotLess => 21,
+        Compare::NotAtLeast => 25,
+    }
+}

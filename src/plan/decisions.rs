@@ -1,0 +1,143 @@
+//! What planning decided, as data that holds for other sizes of the same program: which regions run again, for whom, and when.
+
+use super::draft::{Buffer, BufferId, Fused, Region, RegionId, Source};
+use super::lanes::Landings;
+use super::partial::only;
+
+/// What was decided by memory and time: where values are computed, which are computed again and for whom, and the order of
+/// everything. Holds for other sizes of the same program, as long as they give the same regions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanDecisions {
+    /// Of [`super::fuse`].
+    pub(super) absorbed: Vec<bool>,
+    /// Before anything was added.
+    pub(super) regions: usize,
+    pub(super) buffers: usize,
+    pub(super) copies: Vec<Choice>,
+    pub(super) limited: Option<Limited>,
+    pub(super) order: Vec<RegionId>,
+    /// With lanes, when what is on them is done.
+    pub(super) landings: Option<Landings>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Choice {
+    pub of: BufferId,
+    pub readers: Vec<RegionId>,
+    /// The one of the readers that runs first.
+    pub first: RegionId,
+}
+
+impl PlanDecisions {
+    /// The same regions, of which so much runs, in order.
+    pub(super) fn limited(self, limited: Limited, order: Vec<RegionId>) -> PlanDecisions {
+        PlanDecisions { copies: Vec::new(), limited: Some(limited), order, ..self }
+    }
+
+    /// What a limit of memory cost, if it cost something.
+    pub fn cost(&self) -> Option<Cost> {
+        self.limited.as_ref().map(|limited| limited.cost)
+    }
+
+    /// The regions with the additions of the guide; `None` if they are not those of the guide.
+    pub(super) fn applied(&self, mut fused: Fused) -> Option<Fused> {
+        if (fused.regions.len(), fused.buffers.len()) != (self.regions, self.buffers) {
+            return None;
+        }
+        for choice in &self.copies {
+            let writer = &fused.regions[fused.writers()[choice.of]];
+            let region = only(&fused, writer, choice.of)?;
+            fused = choice.applied(region, &fused);
+        }
+        match &self.limited {
+            Some(limited) => limited.runs.applied(&fused),
+            None => Some(fused),
+        }
+    }
+}
+
+impl Choice {
+    /// `fused` with the region, which writes buffers of its own, and is read instead.
+    pub fn applied(&self, mut region: Region, fused: &Fused) -> Fused {
+        let mut fused = Fused { regions: fused.regions.clone(), buffers: fused.buffers.clone() };
+        region.anchor = fused.regions[self.first].anchor;
+        for write in &mut region.writes {
+            let value = fused.buffers[*write].value;
+            fused.buffers.push(Buffer { value, output: None });
+            let new = fused.buffers.len() - 1;
+            if *write == self.of {
+                for &reader in &self.readers {
+                    let reads = &mut fused.regions[reader].reads;
+                    let old = Source::Buffer(self.of);
+                    reads
+                        .iter_mut()
+                        .filter(|r| r.source == old)
+                        .for_each(|r| r.source = Source::Buffer(new));
+                }
+            }
+            *write = new;
+        }
+        fused.regions.push(region);
+        fused
+    }
+}
+
+/// A region that runs, the first time or again.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Run {
+    pub region: RegionId,
+    /// Of its results the only one that is computed.
+    pub only: Option<BufferId>,
+}
+
+/// What runs, in order. Each region reads what was written last.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Runs(pub Vec<Run>);
+
+/// What a limit of memory cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Bytes that the program takes without the limit.
+    pub before: u64,
+    /// Estimated time, of which the program takes 1 without the limit.
+    pub time: f64,
+}
+
+/// What was decided for a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Limited {
+    pub runs: Runs,
+    pub cost: Cost,
+}
+
+impl Runs {
+    /// The regions that run, by number in their order; `None` if they are not those of `fused`.
+    pub fn applied(&self, fused: &Fused) -> Option<Fused> {
+        let mut applied = Fused::default();
+        let mut latest: Vec<Option<BufferId>> = vec![None; fused.buffers.len()];
+        let mut first: Vec<Option<RegionId>> = vec![None; fused.regions.len()];
+        for run in &self.0 {
+            let whole = fused.regions.get(run.region)?;
+            let mut region = match run.only {
+                Some(b) => only(fused, whole, b)?,
+                None => whole.clone(),
+            };
+            for read in &mut region.reads {
+                if let Source::Buffer(b) = &mut read.source {
+                    *b = latest[*b]?;
+                }
+            }
+            region.after = region.after.iter().filter_map(|&a| first[a]).collect();
+            let again = first[run.region].is_some();
+            for write in &mut region.writes {
+                let Buffer { value, output } = fused.buffers[*write];
+                latest[*write] = Some(applied.buffers.len());
+                *write = applied.buffers.len();
+                applied.buffers.push(Buffer { value, output: output.filter(|_| !again) });
+            }
+            first[run.region].get_or_insert(applied.regions.len());
+            applied.regions.push(region);
+        }
+        Some(applied)
+    }
+}
