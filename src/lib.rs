@@ -13,6 +13,8 @@ pub mod shape;
 pub mod thread;
 /// The numbers in a piece of data.
 pub mod number;
+/// Numbers that follow from sizes.
+pub mod symbolic;
 /// Memory that becomes ready.
 pub mod buffer;
 /// Named arrays in files.

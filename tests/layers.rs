@@ -11,7 +11,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         &[
             &["error", "dtype", "shape"],
             &["buffer", "thread", "number", "weights"],
-            &["op"],
+            &["op", "symbolic"],
             &["record", "graph"],
             &["grad", "stablehlo"],
             &["aten", "passes", "plan", "cache", "openxla"],

@@ -1,7 +1,7 @@
 //! What the numbers of examples are expressed in: a few sizes that may have anything to do with each other, or many.
 
-use super::poly::{Fit, Fitter, LineFitter, Poly};
 use super::relations::Role;
+use crate::symbolic::{Fit, Fitter, LineFitter, Poly};
 
 /// So many sizes may have anything to do with each other.
 pub const FEW: usize = 3;

@@ -1,15 +1,15 @@
 //! A family's programs for buckets.
 
 use super::learned::{Learned, Seen};
-use super::pad::{OrWhy, Padded, Sampled};
 use super::policy::Policy;
 use super::possible::{at_point, last_possible, said};
-use super::relations::SMALLEST;
 use super::symbol_map::SymbolMap;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::Op;
+use crate::passes::padding::{OrWhy, Padded, Sampled};
 use crate::record::Records;
+use crate::symbolic::SMALLEST;
 use crate::{aten, passes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

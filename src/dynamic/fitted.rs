@@ -1,7 +1,7 @@
 //! What the numbers of examples are as far as that is known, by their values, and what follows for others from their relations.
 
-use super::poly::Poly;
 use super::relations::{Product, Relations, Role, Sum};
+use crate::symbolic::Poly;
 use std::collections::{HashMap, HashSet};
 
 /// A whole of so many parts that vary is a region of its own: no part can be as large as each of them alone. Of so many siblings

@@ -1,9 +1,9 @@
 //! The trace of a family at other sizes, if there can be such a one.
 
-use super::expr::Datum;
 use super::symbol_map::SymbolMap;
 use crate::number::{Number, Numbers};
 use crate::record::{Arg, Read, Records, View};
+use crate::symbolic::Datum;
 
 /// Memory of one value beyond which no point is tried, in bytes.
 pub const LARGEST: i64 = 1 << 40;

@@ -1,7 +1,6 @@
 //! Where the plan of a family stays the same but for numbers: it is planned at chosen points, and its numbers are fitted.
 
 use super::Planner;
-use super::expr::{Datum, Finder};
 use super::possible::{LARGEST, at_point, last_possible, said};
 use super::proved::Proved;
 use super::sampling::{
@@ -12,6 +11,7 @@ use super::template::{Template, taken_apart};
 use crate::number::{Number, Numbers};
 use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
+use crate::symbolic::{Datum, Finder};
 use crate::thread;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

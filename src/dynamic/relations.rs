@@ -4,11 +4,9 @@
 use crate::number::{Number, Numbers};
 use crate::record::{Arg, Operator, Origin, Read, Record, Records, View};
 use crate::shape::{Layout, contiguous_strides};
+use crate::symbolic::SMALLEST;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-
-/// Sizes below are programs of their own: they broadcast, or there is nothing to compute.
-pub const SMALLEST: i64 = 2;
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

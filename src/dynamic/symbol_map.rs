@@ -3,8 +3,8 @@
 use super::basis::{Basis, ENOUGH, FEW};
 use super::fitted::{FittedNumbers, PARTS};
 use super::floor::Floor;
-use super::poly::{Fit, Fitter, LineFitter, Poly};
 use super::relations::{Product, Relations, Role, Sum};
+use crate::symbolic::{Fit, Fitter, LineFitter, Poly};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 

@@ -1,10 +1,10 @@
 //! A plan whose numbers are polynomials in the symbols of its family.
 
-use super::expr::{Datum, Expr};
 use super::proved::Proved;
 use crate::graph::ValueId;
 use crate::number::{Number, Numbers};
 use crate::plan::{PlanDecisions, UnplacedPlan};
+use crate::symbolic::{Datum, Expr};
 use std::collections::HashMap;
 
 /// The plan of a family between two points, borders included.

@@ -5,6 +5,8 @@
 //! infinities included (the sign and payload of a NaN do not count), except that `decompose` and `cross_entropy` round
 //! where the primitives round, `products` rounds one sum where there were several, `scatters` leaves a -0.0 that 0 was
 //! added to, and `simplify` multiplies where `pow` has a small constant exponent, as PyTorch does.
+//!
+//! `padding` is not in the order of [`optimize`]: it makes the graph of a bucket of sizes, before that.
 
 mod cross_entropy;
 mod cse;
@@ -16,6 +18,7 @@ mod fold;
 mod marks;
 mod movement;
 mod outline;
+pub mod padding;
 mod products;
 mod rebuild;
 mod scatters;

@@ -1,10 +1,9 @@
 //! The graph of a trace at several points: what its numbers are elsewhere.
 
 use super::axes::Size;
-use crate::dynamic::expr::{Datum, Expr, Finder};
-use crate::dynamic::poly::Fitter;
 use crate::graph::{Graph, ValueId};
 use crate::number::{Number, Numbers};
+use crate::symbolic::{Datum, Expr, Finder, Fitter};
 
 /// Points that must agree beyond those that determine a polynomial.
 const SPARE: usize = 2;

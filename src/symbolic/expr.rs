@@ -1,9 +1,11 @@
 //! How the numbers of a plan follow from the sizes that vary.
 
 use super::poly::{Fit, Poly};
-use super::relations::SMALLEST;
 use crate::number::Number;
 use std::collections::HashMap;
+
+/// Smaller sizes are programs of their own: they broadcast, or there is nothing to compute.
+pub const SMALLEST: i64 = 2;
 
 /// A number by value. Floats are distinguished by their bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
