@@ -29,14 +29,14 @@ struct Copy {
   at::Tensor target;  // Stays until the copy is made.
 };
 
-void copied(void* user, const torchacc_error* error, const void*, size_t) {
+void copied(void* user, const torchacc_error* error, const void*, size_t) noexcept {
   const auto& progress = static_cast<Copy*>(user)->progress;
   const std::lock_guard<std::mutex> lock(progress->mutex);
   if (error != nullptr && progress->error.empty())
     progress->error = to_string(torchacc_error_message(error));
 }
 
-void dropped(void* user) {
+void dropped(void* user) noexcept {
   const std::unique_ptr<Copy> copy(static_cast<Copy*>(user));
   const std::lock_guard<std::mutex> lock(copy->progress->mutex);
   --copy->progress->left;
@@ -80,8 +80,9 @@ class HostCopies : public torch::CustomClassHolder {
       ++progress_->left;
     }
     auto copy = std::make_unique<Copy>(Copy{progress_, target});
-    torchacc_error* error = torchacc_tensor_copy_async(handle, target.data_ptr(), target.nbytes(),
-                                                       &copied, copy.release(), &dropped);
+    torchacc_error* error =
+        torchacc_tensor_copy_async(handle, target.data_ptr(), target.nbytes(), callback(copied),
+                                   copy.release(), callback(dropped));
     torchacc_tensor_release(handle);
     check(error);
   }

@@ -180,12 +180,12 @@ impl Engine {
         }
         let (mut handle, mut attributes) = (null_mut(), null_mut());
         // SAFETY: as the header says.
-        let status = unsafe {
-            (api.create_engine)(&mut handle, CPU, 0)
-                | (api.create_attributes)(&mut attributes)
-                | (api.set_scratchpad)(attributes, SCRATCHPAD_OF_USER)
+        let made = unsafe {
+            (api.create_engine)(&mut handle, CPU, 0) == 0
+                && (api.create_attributes)(&mut attributes) == 0
+                && (api.set_scratchpad)(attributes, SCRATCHPAD_OF_USER) == 0
         };
-        (status == 0).then(|| {
+        made.then(|| {
             engines.push(Box::leak(Box::new(Engine { api, handle, attributes })));
             engines[engines.len() - 1]
         })

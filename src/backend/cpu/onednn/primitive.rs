@@ -168,8 +168,8 @@ impl Primitive {
         let objects: smallvec::SmallVec<[(c_int, Owned); 4]> = self
             .operands
             .iter()
-            .filter(|(_, layout)| layout.nbytes > 0)
             .zip(starts)
+            .filter(|((_, layout), _)| layout.nbytes > 0)
             .map(memory)
             .collect();
         let mut arguments = [Argument { arg: 0, memory: null_mut() }; 4];
