@@ -44,11 +44,12 @@ type OfSize = fn(f64) -> f64;
 #[derive(Clone, Debug)]
 pub enum Expr {
     Int(Poly),
-    /// A float that a size became.
+    /// A float computed from a size.
     Float(OfSize, Poly),
 }
 
-/// What programs make of sizes: `x / n`, `x * n`, their roots, the variance of a whole from that of a sample; with the way back.
+/// Functions of sizes in programs: `x / n`, `x * n`, their roots, the variance of a population from that of a sample; with their
+/// inverses.
 const FLOATS: [(OfSize, OfSize); 8] = [
     (|n| n, |x| x),
     (|n| 1.0 / n, |x| 1.0 / x),
@@ -69,7 +70,7 @@ impl Expr {
     }
 }
 
-/// Finds expressions, each distinct list of values once.
+/// Finds expressions; searches for each distinct list of values once.
 pub struct Finder {
     fitter: Box<dyn Fit>,
     known: HashMap<Vec<Datum>, Option<Expr>>,
