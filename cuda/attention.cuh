@@ -1,12 +1,12 @@
 #ifndef ATTENTION_CUH
 #define ATTENTION_CUH
-// Attention and its gradient for every element type, mask and width of heads, without tensor cores.
-// A block has a tile of R queries (for dk and dv: of R keys) and goes through the tiles of the
-// others; of the matrix of scores only one tile by one exists at a time. A thread has one of its R
-// rows, in the company of seven others: R / 8 neighbouring scores of a tile, and every eighth
+// Attention and its gradient for all element types, masks and widths of heads, without tensor
+// cores. A block has a tile of R queries (for dk and dv: of R keys) and goes through the tiles of
+// the other operand; only one tile by one of the matrix of scores exists at a time. Eight threads
+// share each of the R rows: a thread has R / 8 neighbouring scores of a tile, and every eighth
 // column of sums.
 
-// The words that all kernels begin with.
+// The first argument words of all kernels.
 template <class A>
 struct Problem {
   i64 heads, groups, queries, keys;
@@ -26,12 +26,12 @@ struct Problem {
         threshold((u32)w[8]),
         seed(*(const u64*)w[9]),
         offset(*(const u64*)w[10]) {}
-  // The number of a query among those of all heads.
+  // The index of a query among those of all heads.
   DEVICE i64 row(i64 b, i64 h, i64 i) const { return (b * heads + h) * queries + i; }
 };
 enum { BIAS_WORDS = 11, OPERANDS = 16 };
 
-// An operand [b, h, rows, width], whose rows are dense: four words.
+// An operand [b, h, rows, width] with dense rows: four words.
 template <class T>
 struct Heads {
   const T* at;
@@ -40,7 +40,7 @@ struct Heads {
   DEVICE const T* rows(i64 b, i64 h, i64 i) const { return at + b * batch + h * head + i * row; }
 };
 
-// What is added to the scores of one query: a number, or -inf where a bool is false.
+// The addends of one query's scores: numbers, or -inf where a bool is false.
 template <class A, class B>
 struct Bias {
   const B* row;
@@ -54,7 +54,7 @@ struct Bias {
   }
   DEVICE A get(i64 j) const { return number(::get(row + j * stride)); }
 };
-// How many keys are seen.
+// The number of keys that are seen.
 template <class A>
 struct Bias<A, i32> {
   i64 end;
@@ -67,7 +67,7 @@ struct Bias<A, void> {
   DEVICE A get(i64) const { return 0; }
 };
 
-// The score of a query and key from their product; -inf if the one does not see the other.
+// The score of a query and key from their product; -inf if the query does not see the key.
 template <bool CAUSAL, class A, class Added>
 DEVICE A score(const Problem<A>& p, A product, const Added& bias, i64 i, i64 j) {
   if (i >= p.queries || j >= p.keys || (CAUSAL && j > i)) return lowest<A>();
@@ -81,7 +81,7 @@ DEVICE A weight_of(A score, A top) {
   return score == lowest<A>() ? 0 : op_exp(score - top);
 }
 
-// What probabilities are multiplied by, number by number; four of them come from the same words.
+// Dropout's factors of probabilities, number by number; four come from the same random words.
 template <class A, bool DROPOUT>
 struct Dropout {
   u64 block;
@@ -147,7 +147,7 @@ DEVICE void store_row(T* to, const A (&sums)[C], A scale, int width) {
   }
 }
 
-// Of the eight threads of a row.
+// Reductions over the eight threads of a row.
 template <class A>
 DEVICE A top_of_row(A x) {
   UNROLL for (int mask = 4; mask > 0; mask /= 2) x = op_max(x, __shfl_xor_sync(~0u, x, mask));
@@ -159,7 +159,7 @@ DEVICE A sum_of_row(A x) {
   return x;
 }
 
-// Which tile of which head a block has. The last tiles, which see the most, come first.
+// The head and tile of a block. The last tiles, which see the most, come first.
 template <int R>
 struct Place {
   i64 b, h, first;
@@ -242,7 +242,7 @@ struct Backward {
         delta((A*)w[24]) {}
 };
 
-// delta: the product of each query's result and its gradient. A warp has one.
+// delta: the product of each query's result and its gradient, one query per warp.
 template <class T>
 DEVICE void attention_delta(const u64* w) {
   typedef Held<T> A;
@@ -258,8 +258,8 @@ DEVICE void attention_delta(const u64* w) {
   if (threadIdx.x % 32 == 0) x.delta[row] = sum;
 }
 
-// A probability and what it is multiplied by, and the gradient of its score, from that of its
-// product with the values.
+// A probability times its factor, and the gradient of its score, from that of its product with the
+// values.
 template <class A>
 struct ScoreGrad {
   A weight, dscore;

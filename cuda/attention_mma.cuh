@@ -1,8 +1,8 @@
 #ifndef ATTENTION_MMA_CUH
 #define ATTENTION_MMA_CUH
-// Attention and its gradient of f16 and bf16 by tensor cores, for heads of at most W columns. A
-// block of four warps has a tile of 64 M rows; each warp 16 M of them, whose scores it keeps in
-// registers. Exponentials are powers of two of scores that are multiplied by log2(e).
+// Attention and its gradient in f16 and bf16 by tensor cores, for heads of at most W columns. A
+// block of four warps has a tile of 64 M rows; each warp has 16 M of them, and keeps their scores
+// in registers. Exponentials are powers of two: scores are multiplied by log2(e).
 
 enum { MMA_THREADS = 128 };
 #define LOG2E 1.4426950408889634f
@@ -18,7 +18,7 @@ DEVICE f32 power_of_two(f32 x) {
 #endif
 }
 
-// Of the four threads of a row.
+// Reductions over the four threads of a row.
 DEVICE f32 top_of_quad(f32 x) {
   x = op_max(x, __shfl_xor_sync(~0u, x, 1));
   return op_max(x, __shfl_xor_sync(~0u, x, 2));
@@ -28,8 +28,8 @@ DEVICE f32 sum_of_quad(f32 x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// One of two rows of scores of 8 N keys, as powers of two, in place of the products. The query sees
-// the keys before the `limit`-th.
+// Replaces the products of one of two rows by its scores for 8 N keys, as exponents of two. The
+// query sees the keys before the `limit`-th.
 template <class B, int N>
 DEVICE void scores_of(f32 (&sums)[N][4], int half, f32 scale, const Bias<f32, B>& bias, i64 first,
                       int limit) {
@@ -49,7 +49,7 @@ DEVICE void scores_of(f32 (&sums)[N][4], int half, f32 scale, const Bias<f32, B>
   }
 }
 
-// One of two rows of sums, scaled and rounded.
+// Stores one of two rows of sums, scaled and rounded.
 template <class T, int C>
 DEVICE void store_half(T* to, const f32 (&sums)[C][4], int half, f32 scale, int width) {
   UNROLL for (int c = 0; c < C; c++) {
@@ -98,7 +98,7 @@ DEVICE void attention_mma(const u64* w) {
           UNROLL for (int e = 0; e < 2; e++) higher = op_max(higher, scores[m][n][2 * half + e]);
         }
         higher = top_of_quad(higher);
-        // Where nothing was seen yet, everything is 0 powers above any number.
+        // If nothing was seen yet, all powers are 0 with any finite base.
         const f32 base = higher == lowest<f32>() ? 0 : higher;
         const f32 less = power_of_two(top[m][half] - base);
         f32 more = 0;
@@ -139,9 +139,9 @@ DEVICE void attention_mma(const u64* w) {
 
 // ---- backward
 
-// In place of products of queries and keys and of gradients and values: `weights`, and the
-// gradients of scores but for the scale. A row of the fragments is one query (or, ACROSS, one key)
-// and a column one key (query), so `half` and n say which of them; this is one element.
+// Replaces products of queries and keys by `weights`, and those of gradients and values by the
+// gradients of scores without the scale. A row of the fragments is one query (or, ACROSS, one key)
+// and a column one key (query), so `half` and n index them; this is one element.
 template <bool DROPOUT>
 DEVICE void slope_of(f32& x, f32& d, const Problem<f32>& p, f32 lse, f32 delta, i64 row, i64 j) {
   const f32 weight = x == lowest<f32>() ? 0 : power_of_two(x - lse);
@@ -193,7 +193,7 @@ DEVICE void attention_dq_mma(const u64* w) {
         slope_of<DROPOUT>(scores[0][n / 2][e], slopes[0][n / 2][e], p, lse, delta, row, j);
       }
     }
-    // Fragments want the whole warp at once, which rows may have parted.
+    // Fragments need the whole warp at once, whose rows may have diverged.
     __syncwarp();
     multiply_sums(dq, slopes, keys);
   }
@@ -204,7 +204,7 @@ DEVICE void attention_dq_mma(const u64* w) {
   wait_for_copies<0>();
 }
 
-// Scores of a key and some queries: `first` is the number of the first.
+// Scores of one key and several queries, from query `first` on.
 template <class B, bool CAUSAL, int N>
 DEVICE void scores_across(f32 (&sums)[N][4], int half, f32 scale, const u64* w, i64 b, i64 h,
                           int first, int queries, int j, int keys) {

@@ -1,6 +1,6 @@
-// Reductions as folds: one struct for each primitive, named after it, of the type that is reduced
-// as it is held. `join` is associative up to rounding; where ties are possible it does not depend
-// on the order.
+// Reductions as folds: one struct for each primitive, named after it, over the type in which
+// elements are held. `join` is associative up to rounding; where ties are possible it does not
+// depend on the order.
 
 template <class T>
 struct Sum_type {
@@ -97,7 +97,7 @@ struct reduce_all {
   static DEVICE bool value(bool x) { return x; }
 };
 
-// The first NaN wins, else the first of the best.
+// The first NaN wins, else the first of the best elements.
 template <class T, bool LARGEST>
 struct Best {
   struct type {

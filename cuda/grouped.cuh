@@ -1,10 +1,9 @@
 // Products of groups of rows or of terms: a block of 256 threads for each tile of 32 by 32 of the
-// result, whose operands pass through shared memory.
+// result; operands pass through shared memory.
 
 struct Grouped {
   i64 groups, rows, terms, columns;
-  // Elements from row to row and from term to term of a; from group to group, from term to term and
-  // from column to column of b.
+  // Strides in elements: of a by row and by term; of b by group, by term and by column.
   i64 a[2], b[3];
 };
 
@@ -12,12 +11,12 @@ const int TILE = 32;
 
 DEVICE i64 tiles(i64 n) { return (n + TILE - 1) / TILE; }
 
-// Of a tile: its rows, columns and terms, of which there may be none.
+// The rows, columns and terms of a tile, of which there may be none.
 struct Part {
   i64 rows, columns, terms;
 };
 
-// y[r,c] = Σ a[r,t] b[t,c] of one tile; from row to row of y it is `pitch` elements.
+// y[r,c] = Σ a[r,t] b[t,c] of one tile; rows of y are `pitch` elements apart.
 template <class T>
 DEVICE void tile_product(const Part& part, const i64* sa, const T* a, const i64* sb, const T* b,
                          T* y, i64 pitch) {
@@ -44,15 +43,15 @@ DEVICE void tile_product(const Part& part, const i64* sa, const T* a, const i64*
   }
 }
 
-// Where a group ends that starts at `start`, within `extent`.
+// The end, within `extent`, of the group that starts at `start`.
 template <class E>
 DEVICE i64 end_of(E end, i64 start, i64 extent) {
   const i64 within = (i64)end < extent ? (i64)end : extent;
   return within > start ? within : start;
 }
 
-// Each group of rows of a by its matrix of b; the rows of no group are 0. A block knows its tile
-// when it has counted those of the groups before it.
+// Multiplies each group of rows of a by its matrix of b; the rows of no group are 0. A block finds
+// its tile by counting those of the groups before it.
 template <class T, class E>
 DEVICE void grouped_rows(const Grouped& g, const T* a, const T* b, const E* ends, T* y) {
   const i64 across = tiles(g.columns), left = blockIdx.x % across * TILE;
@@ -70,7 +69,7 @@ DEVICE void grouped_rows(const Grouped& g, const T* a, const T* b, const E* ends
                y + row * g.columns + left, g.columns);
 }
 
-// A product for each group of terms.
+// One product for each group of terms.
 template <class T, class E>
 DEVICE void grouped_terms(const Grouped& g, const T* a, const T* b, const E* ends, T* y) {
   const i64 across = tiles(g.columns), down = tiles(g.rows);

@@ -1,4 +1,4 @@
-// Reading and writing where indices say. An index out of range stops the run.
+// Reads and writes at indices. An index out of range stops the run.
 
 template <class I>
 DEVICE i64 checked(u64* status, u64 step, const I* index, i64 i, i64 size) {
@@ -8,17 +8,17 @@ DEVICE i64 checked(u64* status, u64 step, const I* index, i64 i, i64 size) {
   return -1;
 }
 
-// The thread's number in the grid.
+// The thread's index in the grid.
 DEVICE i64 thread_number() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// Whether all of `count` indices are in range, before something is overwritten.
+// Checks that all of `count` indices are in range, before anything is overwritten.
 template <class I>
 DEVICE void check_indices(u64* status, u64 step, const I* index, i64 count, i64 size) {
   const i64 i = thread_number();
   if (i < count) checked(status, step, index, i, size);
 }
 
-// out[o, m, i] = x[o, index[m], i]; `inner` is in units of T, which only moves.
+// out[o, m, i] = x[o, index[m], i]; `inner` is in units of T, which is only moved.
 template <class T, class I>
 DEVICE void take(u64* status, u64 step, const T* x, const I* index, T* out, i64 outer, i64 size,
                  i64 count, i64 inner) {
@@ -29,9 +29,9 @@ DEVICE void take(u64* status, u64 step, const T* x, const I* index, T* out, i64 
   if (at >= 0) out[n] = x[(line / count * size + at) * inner + n % inner];
 }
 
-// Calls `change(i, at(i))` for the places of a line, in their order where the `at` are equal: a
-// block for each line, whose threads take neighbouring places. Of those whose `at` have the same
-// slot the first goes first, and the others once more.
+// Calls `change(i, at(i))` for the positions of a line, in order where the `at` are equal: a block
+// for each line, whose threads take neighbouring positions. Of those whose `at` have the same slot
+// the first goes first, and the others try again.
 template <class At, class Change>
 DEVICE void in_order(i64 places, const At& at, const Change& change) {
   enum { SLOTS = 1024 };
@@ -55,14 +55,14 @@ DEVICE void in_order(i64 places, const At& at, const Change& change) {
   }
 }
 
-// Lists the places of each index, in scratch memory: `starts` (size + 1), `cursors` (size), then
-// `places` and `sorted` (count). First of four: no list has begun.
+// Lists the positions of each index, in scratch memory: `starts` (size + 1), `cursors` (size), then
+// `places` and `sorted` (count). First of four steps: empties all lists.
 DEVICE void lists_clear(i32* starts, i64 size) {
   const i64 i = thread_number();
   if (i <= size) starts[i] = 0;
 }
 
-// Counts each index.
+// Counts the positions of each index.
 template <class I>
 DEVICE void lists_count(u64* status, u64 step, const I* index, i32* starts, i64 count, i64 size) {
   const i64 i = thread_number();
@@ -71,7 +71,7 @@ DEVICE void lists_count(u64* status, u64 step, const I* index, i32* starts, i64 
   if (at >= 0) atomicAdd(&starts[at + 1], 1);
 }
 
-// Counts to beginnings; one block.
+// Turns counts into starts; one block.
 DEVICE void lists_begin(i32* starts, i64 size) {
   __shared__ i32 sums[256];
   const i64 part = (size + 255) / 256, from = threadIdx.x * part;
@@ -98,7 +98,7 @@ DEVICE void lists_begin(i32* starts, i64 size) {
   }
 }
 
-// Puts each place in the list of its index, in any order.
+// Puts each position in the list of its index, in any order.
 template <class I>
 DEVICE void lists_fill(const I* index, i32* starts, i64 count, i64 size) {
   const i64 i = thread_number();
@@ -110,8 +110,8 @@ DEVICE void lists_fill(const I* index, i32* starts, i64 count, i64 size) {
 
 enum { SHORT = 256 };
 
-// Batcher's bitonic sort, whose exchanges all are upwards: what is missing to a power of two would
-// be above all, and stays where it is.
+// Batcher's bitonic sort with all exchanges upwards: elements missing to a power of two would be
+// above all others, and stay where they are.
 DEVICE void sort_long(i32* list, const i32* from, i32 count) {
   for (i32 i = threadIdx.x; i < count; i += blockDim.x) list[i] = from[i];
   const auto exchange = [&](i64 low, i64 high) {
@@ -127,14 +127,14 @@ DEVICE void sort_long(i32* list, const i32* from, i32 count) {
       __syncthreads();
       for (i64 pair = threadIdx.x; pair < whole / 2; pair += blockDim.x) {
         const i64 low = pair / step * step * 2 + pair % step;
-        // The first step of a run meets its mirror.
+        // In the first step of a run, an element meets its mirror image.
         exchange(low, step == run / 2 ? low + 2 * (step - pair % step) - 1 : low + step);
       }
     }
   }
 }
 
-// Sorts each list: a block for each index. So what is added up is added in the order of the places.
+// Sorts each list, one block per index, so that sums are in the order of the positions.
 DEVICE void lists_sort(i32* starts, i64 count, i64 size) {
   const i64 at = blockIdx.x;
   const i32 from = starts[at], to = starts[at + 1];
@@ -149,7 +149,7 @@ DEVICE void lists_sort(i32* starts, i64 count, i64 size) {
   }
 }
 
-// out[o, at, i] += Σ x[o, m, i] over the places m of each index `at`.
+// out[o, at, i] += Σ x[o, m, i] over the positions m of each index `at`.
 template <class T>
 DEVICE void add_lists(const i32* starts, const T* x, T* out, i64 outer, i64 size, i64 count,
                       i64 inner) {
@@ -164,7 +164,7 @@ DEVICE void add_lists(const i32* starts, const T* x, T* out, i64 outer, i64 size
   typename Fold::type sum = Fold::of(get(target), 0);
   x += o * count * inner + column;
   i32 i = from;
-  // Some are on their way while others are added.
+  // Loads some elements while others are added.
   enum { AHEAD = 8 };
   for (; i + AHEAD <= to; i += AHEAD) {
     Held<T> next[AHEAD];

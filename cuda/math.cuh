@@ -1,5 +1,5 @@
-// One function for each pointwise primitive, `op_` and its name, for every type it is defined on.
-// Those that are functions of CUDA's library on floats are made of the table of primitives.
+// One function for each pointwise primitive, `op_` and its name, for every type on which it is
+// defined. Functions of CUDA's library on floats are generated from the table of primitives.
 // Integers wrap.
 
 #define EACH_FLOAT(F) F(f32) F(f64)
@@ -9,7 +9,7 @@
 DEVICE f32 op_sigmoid(f32 x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE f64 op_sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
 
-// Each primitive rounds: no compiler makes one of a product and a sum that follows.
+// Each primitive rounds: no compiler fuses a product and a following sum.
 #ifdef __CUDA_ARCH__
 DEVICE f32 op_mul(f32 x, f32 y) { return __fmul_rn(x, y); }
 DEVICE f64 op_mul(f64 x, f64 y) { return __dmul_rn(x, y); }
@@ -37,8 +37,8 @@ DEVICE i64 integer_power(i64 base, i64 exponent) {
   return (i64)result;
 }
 
-// Division by 0 is reported before (see the emitter) and computes 0 here; the smallest number by -1
-// wraps.
+// Division by 0 is reported before (see the emitter) and gives 0 here; the smallest number divided
+// by -1 wraps.
 #define INT_OPS(T)                                                                               \
   DEVICE T op_neg(T x) { return (T)(0 - (u64)x); }                                               \
   DEVICE T op_abs(T x) { return x < 0 ? (T)(0 - (u64)x) : x; }                                   \
@@ -84,7 +84,7 @@ DEVICE T op_select(bool condition, T x, T y) {
   return condition ? x : y;
 }
 
-// Floats to integers go towards zero and stop at the ends of i64; NaN is 0.
+// Converting floats to integers truncates towards zero and stops at the limits of i64; NaN is 0.
 DEVICE i64 integer_of(f64 x) {
   if (x != x) return 0;
   if (x >= 9223372036854775808.0) return 0x7fffffffffffffffll;
@@ -140,7 +140,7 @@ struct Random4 {
   u32 at[4];
 };
 
-// Of the counter's upper two words the lower one is `above`, the other 0.
+// The lower of the counter's upper two words is `above`, the other 0.
 DEVICE Random4 philox(u64 key, u64 counter, u32 above = 0) {
   u32 k0 = (u32)key, k1 = (u32)(key >> 32);
   u32 c0 = (u32)counter, c1 = (u32)(counter >> 32), c2 = above, c3 = 0;
@@ -153,7 +153,7 @@ DEVICE Random4 philox(u64 key, u64 counter, u32 above = 0) {
   return Random4{{c0, c1, c2, c3}};
 }
 
-// The word that is for element `index` of what is drawn by (seed, offset).
+// The random word for element `index` of a draw with (seed, offset).
 DEVICE u32 random_word(i64 seed, i64 offset, i64 index, u32 above) {
   return philox((u64)seed, (u64)offset + (u64)index / 4, above).at[(u64)index % 4];
 }

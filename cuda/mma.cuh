@@ -2,8 +2,8 @@
 #define MMA_CUH
 // Products of f16 and bf16 matrices by tensor cores, a warp at a time, with sums in f32. Names and
 // fragments are those of PTX (ISA 9.7.14, mma.m16n8k16): of a thread's lane, `g` = lane / 4 is a
-// row of A and of the sums (and the one eight below), `t` = lane % 4 stands for columns 2t and 2t
-// + 1. Where there are no such instructions (sm_70, the host) shuffles do what they do.
+// row of A and of the sums (and the one eight below), `t` = lane % 4 stands for columns 2t and 2t +
+// 1. Without such instructions (sm_70, the host) shuffles replace them.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define HAS_MMA 1
@@ -84,8 +84,8 @@ DEVICE void mma(f32 (&sums)[4], const FragmentA& a, u32 b0, u32 b1) {
 #endif
 }
 
-// ---- tiles in shared memory: rows of W elements, whose 16-byte pieces are exchanged so that
-// neither rows nor columns of them meet in a bank
+// ---- tiles in shared memory: rows of W elements, whose 16-byte pieces are permuted so that
+// neither rows nor columns of pieces share a bank
 
 template <class T, int W>
 struct Tile {
@@ -101,8 +101,8 @@ DEVICE u32 shared_address(const void* at) {
 }
 #endif
 
-// Four 8 by 8 matrices, the rows of which are where lanes 0 to 31 say: row g, columns 2t and 2t + 1
-// of each; with ACROSS, rows 2t and 2t + 1 of column g.
+// Four 8 by 8 matrices, whose rows are at the addresses of lanes 0 to 31: row g, columns 2t and 2t
+// + 1 of each; with ACROSS, rows 2t and 2t + 1 of column g.
 template <bool ACROSS, class T>
 DEVICE void load_matrices(u32 (&to)[4], const T* row) {
 #if HAS_MMA
@@ -188,7 +188,7 @@ DEVICE void multiply_sums(f32 (&sums)[M][N][4], const f32 (&a)[M][K][4], const T
 
 // ---- from global to shared memory, without waiting
 
-// 16 bytes, or zeros.
+// Copies 16 bytes, or zeros.
 template <class T>
 DEVICE void copy_piece(T* to, const T* from, bool there) {
 #if HAS_MMA
@@ -217,7 +217,8 @@ DEVICE void wait_for_copies() {
 #endif
 }
 
-// R rows of `width` elements (a multiple of 8), the rest of the tile zeros, by THREADS threads.
+// Copies R rows of `width` elements (a multiple of 8) and zeros for the rest of the tile, by
+// THREADS threads.
 template <int R, int THREADS, class T, int W>
 DEVICE void copy_tile(const Tile<T, W>& to, const T* from, i64 stride, i64 rows, int width) {
   UNROLL for (int n = 0; n < R * W / 8; n += THREADS) {

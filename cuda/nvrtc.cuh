@@ -1,5 +1,5 @@
 // Compiled with --diag-suppress 177,186: unused coordinates, and u8 among the signed integers.
-// What the sources call by other names than NVRTC does.
+// Names that the sources use, in NVRTC's terms.
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 #define DYNAMIC_SHARED(T, name) extern __shared__ __align__(16) T name[]

@@ -2,12 +2,12 @@
 #define ROWS_CUH
 // Kernels over the rows of dense matrices. A row is shared by a *group* of G threads: a warp, of
 // which a block has several, or the whole block. Its columns are dealt to the group in packs of V
-// neighbours. A short row is read once and kept in registers as it is stored, N packs a thread; of
-// a long one (N = 0) every pass reads anew, in packs that begin where V divides their place.
+// neighbours. A short row is read once and kept in registers as it is stored, N packs per thread; a
+// long one (N = 0) is read again in every pass, in packs aligned to V.
 
 enum { ROW_THREADS = 256 };
 
-// ---- what a group finds out about its row: parts that are joined. The same bits for the same row.
+// ---- results of a group for its row: parts that are joined. The same bits for the same row.
 
 template <class A, int K>
 struct Sums {
@@ -24,8 +24,8 @@ struct Sums {
   }
 };
 
-// Sums of what a thread adds. Of a long row it adds thousands of numbers, whose roundings are kept
-// and taken back (Kahan's sum).
+// Sums of a thread's elements. Of a long row it adds thousands of numbers, whose rounding errors
+// are kept and taken back (Kahan's sum).
 template <class A, int K, bool LONG>
 struct Adding {
   Sums<A, K> sums = {};
@@ -37,13 +37,13 @@ struct Adding {
     }
     const A term = x - excess[k], sum = sums.at[k] + term;
     const A rounding = (sum - sums.at[k]) - term;
-    // Infinities have none.
+    // Infinities have no rounding error.
     excess[k] = rounding == rounding ? rounding : 0;
     sums.at[k] = sum;
   }
 };
 
-// `total` is the sum of exp(x - top) over what was seen that is not -inf.
+// `total` is the sum of exp(x - top) over the elements seen that are not -inf.
 template <class A>
 struct Exponentials {
   A top, total;
@@ -57,11 +57,11 @@ struct Exponentials {
   DEVICE Exponentials of_lane(int mask) const {
     return Exponentials{__shfl_xor_sync(~0u, top, mask), __shfl_xor_sync(~0u, total, mask)};
   }
-  // Of a whole row: -inf everywhere is not a number, as the formula says.
+  // For a whole row: -inf everywhere gives NaN, as in the formula.
   DEVICE A sum() const { return top == lowest<A>() ? top - top : total; }
 };
 
-// Every thread of the group gets what all of them together found.
+// Joins the parts of all threads of the group; each of them gets the result.
 template <int G, class Part>
 DEVICE Part of_team(Part mine) {
   UNROLL for (int mask = 16; mask > 0; mask /= 2) mine = mine.join(mine.of_lane(mask));
@@ -90,7 +90,7 @@ struct alignas(V * sizeof(T)) Pack {
   T at[V];
 };
 
-// Which columns of row `row` the thread has.
+// The columns of row `row` that the thread has.
 template <int G, int V, int N>
 struct Span {
   i64 row, n;
@@ -106,7 +106,7 @@ struct Span {
         if (c < n) f(Width<V>(), p, c);
       }
     } else {
-      // Rows whose length V does not divide begin between two places where packs may.
+      // If V does not divide the length, rows begin between two aligned positions.
       const i64 odd = -(row * n) & (V - 1), head = odd < n ? odd : n;
       const i64 end = head + (n - head) / V * V;
       if (lane < head) f(Width<1>(), 0, (i64)lane);
@@ -115,7 +115,7 @@ struct Span {
     }
   }
 
-  // Calls `f` with the elements that the operands have in each column.
+  // Calls `f` with the operands' elements in each column.
   template <class F, class... Operands>
   DEVICE void visit(F f, const Operands&... operands) const {
     each([&](auto width, int p, i64 c) {
@@ -126,7 +126,7 @@ struct Span {
     });
   }
 
-  // Gives `to` what `f` makes of the operands' elements, and their place in the matrix.
+  // Passes to `to` the results of `f` on the operands' elements, and their position in the matrix.
   template <class To, class F, class... Operands>
   DEVICE void write(const To& to, F f, const Operands&... operands) const {
     each([&](auto width, int p, i64 c) {
@@ -141,7 +141,7 @@ struct Span {
   }
 };
 
-// The elements of a row, as each thread has them.
+// The elements of a row that each thread has.
 template <class T, int G, int V, int N>
 struct Row {
   Pack<T, V> packs[N];
@@ -167,7 +167,7 @@ struct Row<T, G, V, 0> {
   }
 };
 
-// One number for every column, of which V begin where V divides their place.
+// One number for every column; packs of V are aligned to V.
 template <class A, class T>
 struct Column {
   const T* from;
@@ -181,7 +181,7 @@ struct Column {
     return x;
   }
 };
-// The same number for all.
+// The same number for all columns.
 template <class A, int NUMBER>
 struct Every {
   DEVICE Every(u64) {}
@@ -193,7 +193,7 @@ struct Every {
   }
 };
 
-// A number of a result as it would be read from memory: rounded, and not joined with what follows.
+// A number of a result as if read from memory: rounded, and not fused with later operations.
 template <class T>
 DEVICE Held<T> as_stored(Held<T> x) {
   return Element<T>::get(Element<T>::put(x));
@@ -211,7 +211,7 @@ DEVICE f64 as_stored<f64>(f64 x) {
 }
 #endif
 
-// Where a result goes that nothing is done to: memory.
+// The destination of a result without further operations: memory.
 template <class T>
 struct Stored {
   T* to;
@@ -229,7 +229,7 @@ DEVICE i64 first_row() {
 
 // ---- softmax and its kin
 
-// A kept row is looked at twice, so that each exponential is computed once; a long one is read
+// A kept row is passed over twice, so that each exponential is computed once; a long one is read
 // once.
 template <class T, int G, int V, int N>
 DEVICE Exponentials<Held<T>> exponentials(const Span<G, V, N>& span, const Row<T, G, V, N>& x) {
@@ -323,7 +323,7 @@ DEVICE void norm(const To& to, u64 from, u64 weight, u64 bias, u64 means, u64 rs
   const Span<G, V, N> span(first_row<G>(), n);
   if (span.row >= rows) return;
   const Row<T, G, V, N> x(span, (const T*)from);
-  // The mean as far as sums of large numbers tell, and how far it is off.
+  // The mean, as far as sums of large numbers tell, and its error.
   A near = 0, off = 0;
   if (MEAN) {
     Adding<A, 1, N == 0> sum;
@@ -345,12 +345,12 @@ DEVICE void norm(const To& to, u64 from, u64 weight, u64 bias, u64 means, u64 rs
       to, [=](A x, A w, A b) { return ((x - near) - off) * rstd * w + b; }, x, Weight(weight),
       Bias(bias));
   if (threadIdx.x % G != 0) return;
-  // What is infinitely far from all others is their mean.
+  // A number infinitely far from all others is their mean.
   if (MEAN) ((A*)means)[span.row] = off == off ? near + off : near;
   ((A*)rstds)[span.row] = rstd;
 }
 
-// The statistics of a row, and the means of its gradient and of that along the normed row.
+// The statistics of a row, and the means of its gradient and of that times the normalized row.
 template <class A>
 struct Slope {
   A mean, rstd, average, along;
@@ -390,12 +390,12 @@ DEVICE void norm_dx(const To& to, u64 from_dy, u64 from_x, u64 means, u64 rstds,
   span.write(to, [=](A dy, A x, A w) { return s.dx(dy, x, w); }, dy, x, weight);
 }
 
-// Sums over the rows of a block: of dweight and, with a MEAN, of dbias behind it.
+// Sums over the rows of a block: of dweight and, with a MEAN, of dbias after it.
 template <class A, bool MEAN, int V, int N>
 struct Slopes {
   A weight[N][V], bias[N][V];
 
-  // Adds those of the block's groups in their order and leaves them in `part`.
+  // Adds the sums of the block's groups in order, and leaves them in `part`.
   template <int G>
   DEVICE void leave(A* part, i64 n) const {
     __shared__ A sums[G == 32 ? 2 : 1][G == 32 ? 32 * V * N : 1];

@@ -1,6 +1,6 @@
-// Element types as they lie in memory, and as they are held while they are computed with: half
-// types in f32, `bool_` as bool. Compiled by NVRTC, which has no system headers, and by a C++
-// compiler where kernels run on the host for tests.
+// Element types as stored in memory, and as held during computations: half types in f32, `bool_` as
+// bool. Compiled by NVRTC, which has no system headers, and by a C++ compiler where kernels run on
+// the host for tests.
 
 typedef signed char i8;
 typedef short i16;
@@ -22,7 +22,7 @@ struct f16 {
 struct bf16 {
   u16 bits;
 };
-// What is only moved, 16 bytes wide.
+// An element of 16 bytes that is only moved.
 struct alignas(16) pair {
   u64 low, high;
 };
@@ -33,9 +33,8 @@ struct Words {
   u64 at[N];
 };
 
-// The item of a table that a block belongs to, given the blocks' number: the last one that begins
-// there or before. Rows have `row` words, the first of which is the number of the item's first
-// block.
+// The item of a table to which a block belongs: the last one whose first block is not after it.
+// Rows have `row` words, the first of which is the number of the item's first block.
 DEVICE const u64* item_of(const u64* table, u64 items, u64 row, u32 block) {
   u64 low = 0, high = items;
   while (high - low > 1) {
@@ -48,7 +47,7 @@ DEVICE const u64* item_of(const u64* table, u64 items, u64 row, u32 block) {
   return table + low * row;
 }
 
-// A dense row-major tensor, as an operator of the program's own gets it.
+// A dense row-major tensor, as passed to an operator of the program's own.
 template <class T>
 struct Tensor {
   T* data;
@@ -100,8 +99,8 @@ DEVICE bf16 bf16_of(f32 x) {
   return y;
 }
 
-// Floats of 8 bits, held as the codes that they are: see `src/dtype/float8.rs`, whose numbers these
-// are, for what they mean.
+// 8-bit floats, held as codes: see `src/dtype/float8.rs`, which has the same numbers, for their
+// meaning.
 template <u32 MANTISSA, u32 BIAS, u32 END, u32 BEYOND, u32 NAN_CODE>
 struct float8 {
   u8 code;
@@ -114,15 +113,15 @@ typedef float8<2, 16, 0x80, 0x80, 0x80> f8e5m2fnuz;
 template <u32 MANTISSA, u32 BIAS, u32 END, u32 BEYOND, u32 NAN_CODE>
 DEVICE f32 f32_of(float8<MANTISSA, BIAS, END, BEYOND, NAN_CODE> x) {
   u32 magnitude = x.code & 0x7f;
-  // As an f32 with the exponent of the format; the multiplication also makes denormals right.
+  // As an f32 with the exponent of the format; the multiplication also corrects denormals.
   f32 finite = bits_as<f32>(magnitude << (23 - MANTISSA)) * bits_as<f32>((254 - BIAS) << 23);
   u32 special = magnitude == BEYOND && BEYOND != NAN_CODE ? 0x7f800000 : 0x7fc00000;
   u32 bits = magnitude >= END || x.code == END ? special : bits_as<u32>(finite);
   return bits_as<f32>(bits | (u32)(x.code & 0x80) << 24);
 }
 
-// To nearest, ties to even. What rounds to more than the largest number does not become that
-// number, as it would by the device's own instruction.
+// To nearest, ties to even. A number that rounds to more than the largest one does not become that
+// one, unlike with the device's own instruction.
 template <u32 MANTISSA, u32 BIAS, u32 END, u32 BEYOND, u32 NAN_CODE>
 DEVICE void encode(float8<MANTISSA, BIAS, END, BEYOND, NAN_CODE>& y, f32 x) {
   const u32 shift = 23 - MANTISSA, lift = (127 - BIAS) << 23;
@@ -134,7 +133,7 @@ DEVICE void encode(float8<MANTISSA, BIAS, END, BEYOND, NAN_CODE>& y, f32 x) {
   if (magnitude < lift + (1u << 23))
     code = bits_as<u32>(bits_as<f32>(magnitude) + bits_as<f32>(aligner)) - aligner;
   if (magnitude >= (END << shift) + lift) code = magnitude > 0x7f800000 ? NAN_CODE : BEYOND;
-  // A format whose codes without a sign are all numbers has one zero.
+  // A format whose codes without a sign are all numbers has a single zero.
   bool is_unsigned = END == 0x80 && (code & 0x7f) == 0;
   y.code = (u8)(code | (is_unsigned ? 0 : bits_as<u32>(x) >> 24 & 0x80));
 }
@@ -223,8 +222,8 @@ DEVICE u32 divided(u32 i, u64 word) { return (__umulhi(i, (u32)word) + i) >> (u3
 // ---- the status of a run: {0 or (kind << 32 | step + 1), two numbers about it}
 enum { STATUS_INDEX = 1, STATUS_DIVISION = 2, STATUS_EXPECTATION = 3 };
 
-// By an earlier kernel: one that runs may as well go on. So the first-level cache may have it,
-// where all warps of a multiprocessor ask for it.
+// Whether an earlier kernel has stopped the run: one that runs may as well go on. So the
+// first-level cache may hold the status, which all warps of a multiprocessor read.
 DEVICE bool stopped(const u64* status) { return *status != 0; }
 
 DEVICE void stop(u64* status, u64 kind, u64 step, i64 value, i64 size) {

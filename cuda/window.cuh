@@ -143,7 +143,7 @@ DEVICE void sum_pool_grad(const Windows& w, i64 planes, const T* dy, T* dx) {
   put(dx + i, (Held<T>)sum);
 }
 
-// The place in an input plane of the first tap at a pixel that lies before no element.
+// The position in an input plane of a pixel's first tap that is not before the first element.
 DEVICE i64 start(const Windows& w, const Point& pixel) {
   u64 flat = 0;
   for (int d = 0; d < 3; d++) {
@@ -154,8 +154,8 @@ DEVICE i64 start(const Windows& w, const Point& pixel) {
   return (i64)flat;
 }
 
-// The first of the largest, the last NaN; where there is nothing but padding, the least number and
-// where the window starts.
+// The first of the largest elements, or the last NaN; in padding only, the least number and the
+// start of the window.
 template <class T>
 DEVICE void max_pool(const Windows& w, i64 planes, const T* x, T* y, i64* index) {
   const i64 i = thread_number(), pixels = volume(w.output);
@@ -175,8 +175,7 @@ DEVICE void max_pool(const Windows& w, i64 planes, const T* x, T* y, i64* index)
   index[i] = where < 0 ? start(w, pixel) : where;
 }
 
-// Adds dy where the indices, which are right, say, in order: a block for each plane. dx is 0
-// before.
+// Adds dy at the indices, which are valid, in order: a block for each plane. dx is 0 before.
 template <class T, class S>
 DEVICE void max_pool_grad(i64 pixels, i64 plane, const T* dy, const i64* index, S* dx) {
   dy += (i64)blockIdx.x * pixels;

@@ -1,7 +1,7 @@
-//! Memory that becomes ready: what a buffer holds once its value has left the trace.
+//! Memory that becomes ready: the value of a buffer once it has left the trace.
 //!
-//! A [`Storage`] is promised when a trace is cut, filled by the launch thread, read by anybody. It belongs to one
-//! buffer at a time, which is why donation needs no counting of references.
+//! A [`Storage`] is promised when a trace is cut, filled by the launch thread, and read by any thread. It belongs to
+//! one buffer at a time, so donation needs no reference counts.
 
 mod host_copy;
 
@@ -13,15 +13,15 @@ use std::mem::{replace, take};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where memory is, and on which queue things are done with it, as other libraries know both.
+/// The location of memory and the queue on which it is used, in terms that other libraries share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// DLPack's `DLDeviceType`.
     pub device_type: i32,
     pub device_id: i32,
-    /// A GPU's stream (`cudaStream_t`); 0 where things are done at once.
+    /// A GPU's stream (`cudaStream_t`); 0 where work is synchronous.
     pub stream: usize,
-    /// Whether it is the host's memory for all purposes: whoever runs there reads it where it lies.
+    /// Whether it is host memory in every respect: code on the host reads it in place.
     pub is_host: bool,
 }
 
@@ -32,34 +32,34 @@ impl Location {
 
 /// Device memory as the rest of the library sees it.
 pub trait Bytes: Send + Sync {
-    /// Of the first byte; on the host or on a device.
+    /// Address of the first byte, on the host or on a device.
     fn address(&self) -> usize;
     fn len(&self) -> usize;
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Copies `destination.len()` bytes from `offset` on to the host; waits until they are there. The range is within
-    /// `len`. Errors: a device's.
+    /// Copies `destination.len()` bytes at `offset` to the host and waits for them. The range is within `len`. Errors:
+    /// a device's.
     fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()>;
-    /// All of it, where it is the host's memory.
+    /// All bytes, if they are host memory.
     fn on_host(&self) -> Option<&[u8]> {
         None
     }
-    /// Copies `source` from the host to `offset` on. The range is within `len`. Errors: a device's.
+    /// Copies `source` from the host to `offset`. The range is within `len`. Errors: a device's.
     fn write(&mut self, offset: usize, source: &[u8]) -> Result<()>;
-    /// Waits until nothing that anybody asked of the device is left to do. Errors: the device's.
+    /// Waits until the device has done all work that anybody gave it. Errors: the device's.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What a backend derived from some memory's content, such as packed weights: cached with the memory for as long as that stays
-/// as it is.
+/// Data that a backend derived from the content of some memory, such as packed weights: cached with the memory for as
+/// long as that stays unchanged.
 #[derive(Default)]
 pub struct DerivedCache(Mutex<Option<Arc<dyn Any + Send + Sync>>>);
 
 impl DerivedCache {
-    /// The backend's own thing; a new one if there is none.
+    /// The cached `T`; a new one if there is none.
     pub fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut kept = self.0.lock();
         if let Some(thing) = kept.clone().and_then(|thing| thing.downcast().ok()) {
@@ -70,17 +70,16 @@ impl DerivedCache {
         thing
     }
 
-    /// Forgets it.
     fn clear(&self) {
         let kept = self.0.lock().take();
-        // Memory may go with it, to an allocator that is not ours.
+        // Without the lock: dropping it may free memory by an allocator that is not ours.
         drop(kept);
     }
 }
 
 enum State {
     Pending,
-    /// Owned by those, too, who are reading it, without the lock.
+    /// Shared with the visitors, which read it without the lock.
     Ready(Arc<Box<dyn Bytes>>),
     /// The operation that should have filled it failed.
     Failed(Error),
@@ -90,9 +89,9 @@ enum State {
 
 struct Content {
     state: State,
-    /// Who looks at the memory without the lock.
+    /// Number of visits under way, which hold no lock.
     visitors: usize,
-    /// Copies that were asked for; those that are made go with the memory.
+    /// Requested copies; those that are made may stay until the memory goes.
     copies: Vec<Arc<HostCopy>>,
 }
 
@@ -100,10 +99,10 @@ pub struct Storage {
     content: Mutex<Content>,
     settled: Condvar,
     nbytes: usize,
-    /// Whether somebody outside looks at the memory: no program may overwrite it.
+    /// Whether code outside can see the memory: no program may overwrite it.
     shared: AtomicBool,
     derived: DerivedCache,
-    /// A part of this storage's memory, from a byte on, which a trace reads and no buffer holds.
+    /// For a window, which a trace reads and no buffer holds: the storage whose memory it shows, and the first byte.
     whole: Option<(Arc<Storage>, usize)>,
 }
 
@@ -123,19 +122,20 @@ impl Storage {
         Storage { content, settled: Condvar::new(), nbytes, shared, derived, whole: None }
     }
 
-    /// A part of what `whole` holds, or will hold, for who reads it: `nbytes` from `start` on. Nobody takes its memory.
+    /// A window for reading `nbytes` bytes, from `start` on, of the value that `whole` holds or will hold. Its memory
+    /// is never taken.
     pub fn window(whole: &Arc<Storage>, start: usize, nbytes: usize) -> Storage {
         let whole = Some((whole.clone(), start));
         Storage { whole, ..Storage::of(State::Taken, nbytes) }
     }
 
-    /// What it is a part of, if it is one.
+    /// The storage that it is a window of, else itself.
     pub fn whole(self: &Arc<Storage>) -> &Arc<Storage> {
         self.whole.as_ref().map_or(self, |(whole, _)| whole)
     }
 
-    /// From now on its memory is donated to no program. Under the lock of the trace whose buffer holds it, which is
-    /// where donors are chosen.
+    /// Its memory is donated to no program from now on. Called under the lock of the trace whose buffer holds it, under
+    /// which donors are chosen.
     pub fn share(&self) {
         self.shared.store(true, Ordering::Relaxed);
     }
@@ -145,7 +145,7 @@ impl Storage {
         memory.shared.load(Ordering::Relaxed)
     }
 
-    /// What is cached with the memory; `None` when somebody outside, who may write to it, has its address, and of a part.
+    /// The cache kept with the memory; `None` for a window, and if code outside, which may write to the memory, has its address.
     pub fn derived(&self) -> Option<&DerivedCache> {
         (!self.is_shared() && self.whole.is_none()).then_some(&self.derived)
     }
@@ -174,8 +174,9 @@ impl Storage {
         self.settled.notify_all();
     }
 
-    /// Has what the storage holds, or will hold, copied: by whoever makes the copy, once the storage is settled, and at the latest
-    /// by the program that the memory is donated to. Under the lock of the trace whose buffer holds it, as [`Storage::share`].
+    /// Requests a copy of the value that the storage holds or will hold. It can be made once the storage is settled,
+    /// and is made at the latest by the program that the memory is donated to. Called under the lock of the trace whose
+    /// buffer holds it, as [`Storage::share`].
     pub fn copy_later(&self, copy: Arc<HostCopy>) {
         let mut content = self.content.lock();
         match &content.state {
@@ -209,8 +210,9 @@ impl Storage {
         self.visit(|bytes| bytes.read(offset, destination))
     }
 
-    /// Waits, then looks at the memory, without a lock; nobody writes to it or frees it meanwhile. `Ok(false)`: somebody had taken
-    /// it already, look again at what the buffer holds. Error: the one that kept the storage from being filled, or the look's.
+    /// Waits, then calls `look` with the memory, without a lock; nobody writes to it or frees it meanwhile.
+    /// `Ok(false)`: it had been taken already, so the buffer's value has to be looked up again. Errors: the one that
+    /// kept the storage from being filled; `look`'s.
     pub fn visit(&self, look: impl FnOnce(&dyn Bytes) -> Result<()>) -> Result<bool> {
         match &self.whole {
             Some((whole, start)) => {
@@ -239,8 +241,8 @@ impl Storage {
         outcome.map(|()| true)
     }
 
-    /// The address, for a program that reads it. The caller keeps the storage alive and is the thread that alone
-    /// fulfils and takes storages. Error: that of the failed producer.
+    /// The address, for a program that reads it. The caller keeps the storage alive and is the only thread that fulfils
+    /// and takes storages. Error: that of the failed producer.
     pub fn address(&self) -> Result<usize> {
         if let Some((whole, start)) = &self.whole {
             return Ok(whole.address()? + start);
@@ -254,9 +256,9 @@ impl Storage {
         }
     }
 
-    /// Takes the memory away, for a program that overwrites it once the copies of it that are ahead are made. Waits for nobody who
-    /// looks at it: to them it stays, and what is taken is a copy, in memory of `allocate`'s. Errors: there is nothing
-    /// to take; of the copy: then the storage keeps what it has.
+    /// Takes the memory, for a program that overwrites it once the pending copies are made. Does not wait for visitors:
+    /// while there are any, they keep the memory and a copy is taken, in memory from `allocate`. Errors: there is no
+    /// memory to take; the copy fails, and then the storage keeps its memory.
     pub fn take(&self, allocate: impl FnOnce(usize) -> Result<Box<dyn Bytes>>) -> Result<Taken> {
         let mut content = self.content.lock();
         let bytes = match replace(&mut content.state, State::Taken) {
@@ -278,7 +280,7 @@ impl Storage {
             let copy = copy_of(&**bytes, allocate)?;
             let mut content = self.content.lock();
             let old = (replace(&mut content.state, State::Taken), take(&mut content.copies), bytes);
-            // The visitor may have ended: without the lock, for memory may go to an allocator that is not ours.
+            // Dropped without the lock: the visitor may have ended, and memory may go to an allocator that is not ours.
             drop(content);
             drop(old);
             Taken { bytes: Arc::new(copy), copies: Vec::new() }
@@ -287,7 +289,7 @@ impl Storage {
         Ok(taken)
     }
 
-    /// A copy of the content in memory of `allocate`'s. Errors: there is none; those of the copy.
+    /// A copy of the content, in memory from `allocate`. Errors: there is no content; those of the copy.
     pub fn copy(
         &self,
         allocate: impl FnOnce(usize) -> Result<Box<dyn Bytes>>,
@@ -300,13 +302,13 @@ impl Storage {
         copy.ok_or_else(|| internal("what is to be copied has no memory"))
     }
 
-    /// Drops what is cached with the memory, which can be derived again.
+    /// Drops the data cached with the memory, which can be derived again.
     pub fn trim(&self) {
         self.derived.clear();
     }
 }
 
-/// Some of the bytes of other memory, to be read.
+/// A part of other memory, for reading.
 struct Part<'a> {
     bytes: &'a dyn Bytes,
     start: usize,
@@ -354,7 +356,7 @@ fn copy_of(
     Ok(copy)
 }
 
-/// So many zeros on the host. Error: `OutOfMemory`.
+/// `len` zero bytes on the host. Error: `OutOfMemory`.
 pub fn zeros(len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if bytes.try_reserve_exact(len).is_err() {

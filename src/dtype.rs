@@ -88,12 +88,12 @@ impl DType {
         matches!(self, F16 | BF16 | F32 | F64)
     }
 
-    /// Whether this is one of the two half types and `wide` is `F32`, which all its numbers are numbers of.
+    /// Whether this is one of the two half types and `wide` is `F32`, which represents all their numbers exactly.
     pub fn is_half_of(self, wide: DType) -> bool {
         wide == F32 && matches!(self, F16 | BF16)
     }
 
-    /// Of `C64` and `C128`, the dtype of the real and the imaginary part, in the order in which they lie.
+    /// The dtype of the real and the imaginary part of `C64` and `C128`; they are stored in this order.
     pub fn part(self) -> Option<DType> {
         match self {
             C64 => Some(F32),

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::fmt;
 
-/// What kind of thing went wrong. The numbers are part of the ABI: never reuse one.
+/// The kind of an error. The numbers are part of the ABI: never reuse one.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
@@ -18,13 +18,13 @@ pub enum Code {
     Panic = 7,
     Unsupported = 8,
     AbiMismatch = 9,
-    /// Something that strict mode forbids. It has run all the same.
+    /// An operation that strict mode forbids. It has run nevertheless.
     Strict = 10,
-    /// A CPU fallback refused a value, ...
+    /// A CPU fallback refused a value.
     ValueError = 11,
-    /// ... a type, ...
+    /// A CPU fallback refused a type.
     TypeError = 12,
-    /// ... or a matrix.
+    /// A CPU fallback refused a matrix.
     LinAlgError = 13,
 }
 
@@ -36,7 +36,7 @@ pub struct Error {
     pub code: Code,
     pub message: String,
     pub site: Site,
-    /// Whether some of what was to be written is.
+    /// Whether some of the results have been written.
     pub torn: bool,
 }
 
@@ -47,7 +47,7 @@ impl Error {
         Error { code, message: message.into(), site: 0, torn: false }
     }
 
-    /// Says where, unless a call site nearer to the failure said so already.
+    /// Sets the call site, unless one nearer to the failure is set already.
     pub fn at(mut self, site: Site) -> Self {
         if self.site == 0 {
             self.site = site;
@@ -55,7 +55,7 @@ impl Error {
         self
     }
 
-    /// Puts `context` in front of the message, once: an operator may be called as the primitive that it is made of.
+    /// Puts `context` in front of the message, once: an operator may have the name of the primitive that it is lowered to.
     pub fn within(mut self, context: impl fmt::Display) -> Self {
         let context = format!("{context}: ");
         if !self.message.starts_with(&context) {
@@ -65,7 +65,7 @@ impl Error {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let error = || panic.downcast_ref::<Error>().map(|error| &error.message[..]);

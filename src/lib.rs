@@ -19,15 +19,15 @@ pub mod symbolic;
 pub mod buffer;
 /// Named arrays in files.
 pub mod weights;
-/// What exists in the IR: one row per primitive.
+/// The primitives of the IR: one row each.
 pub mod op;
-/// What the user's program did, as plain data.
+/// The operations of the user's program, as plain data.
 pub mod record;
 /// The IR: build, print, parse, verify.
 pub mod graph;
-/// Graphs from and as StableHLO text.
+/// StableHLO text, read into graphs and printed from them.
 pub mod stablehlo;
-/// Modules of StableHLO on OpenXLA, by a plugin.
+/// StableHLO modules on OpenXLA, by a plugin.
 pub mod openxla;
 /// Gradients: reverse mode over a graph.
 pub mod grad;
@@ -39,7 +39,7 @@ pub mod passes;
 pub mod plan;
 /// Keys by named parts, and the table of compiled programs.
 pub mod cache;
-/// What runs plans.
+/// Backends, which compile and run plans.
 pub mod backend;
 /// Buffers and the recording of operations on them.
 pub mod trace;

@@ -1,18 +1,18 @@
-//! The numbers in a piece of data: what may differ between two programs of the same structure.
+//! The numbers in a piece of data, which may differ between two programs of the same structure.
 
 use crate::shape::{Dims, Layout};
 
-/// One of them.
+/// A number in a piece of data.
 pub enum Number<'a> {
     Int(&'a mut i64),
-    /// How many elements a dimension has.
+    /// Number of elements of a dimension.
     Size(&'a mut i64),
     Bytes(&'a mut u64),
     Float(&'a mut f64),
 }
 
-/// Data whose numbers can be gone through, always in the same order. Two pieces of data have the same structure if they
-/// are equal with all their numbers set to 0.
+/// Data whose numbers can be visited, always in the same order. Two pieces of data have the same structure if they are
+/// equal with all their numbers set to 0.
 pub trait Numbers {
     fn numbers(&mut self, f: &mut dyn FnMut(Number));
 }

@@ -1,5 +1,5 @@
-//! What the user's program did, as plain data: operations on *values*, where a value is what a buffer held at
-//! one moment. Written by `trace`, hashed by `cache`, lowered to primitives by `aten`.
+//! The operations of the user's program as plain data: they work on *values*, where a value is the content of a buffer
+//! at one moment. Written by `trace`, hashed by `cache`, lowered to primitives by `aten`.
 //!
 //! **Invariant:** a record never points at memory or at a buffer; leaves are numbered by first use.
 
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 /// Index into [`Records::values`].
 pub type ValueIndex = u32;
 
-/// How the bytes of a value are to be understood: a dense row-major array of `dtype` with `sizes`.
-/// Strided views of it are described by [`Read`] and [`Write`].
+/// Interpretation of the bytes of a value: a dense row-major array of `dtype` with `sizes`. Strided views of it are
+/// described by [`Read`] and [`Write`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Format {
     pub dtype: DType,
@@ -35,8 +35,8 @@ pub struct Read {
     pub view: View,
 }
 
-/// A result goes into `view` of a buffer of `nbytes` bytes and makes a new value of it. `old` is the value that
-/// keeps the bytes outside the view; `None` when the view covers the buffer.
+/// A result is written into `view` of a buffer, which gives it a new value. `old` is the value whose bytes outside the
+/// view are kept; `None` when the view covers the buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Write {
     pub old: Option<ValueIndex>,
@@ -44,7 +44,7 @@ pub struct Write {
     pub value: ValueIndex,
 }
 
-/// A number that may differ at every call is the so-many-th of the call's argument block.
+/// An argument. A number that may differ at every call is given by its slot in the argument block.
 pub type Arg = crate::op::arg::Arg<Read, u32>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,20 +77,20 @@ pub enum Origin {
 pub struct Value {
     pub origin: Origin,
     pub format: Format,
-    /// Size of the buffer: exactly what `format` covers.
+    /// Size of the buffer: exactly the bytes that `format` covers.
     pub nbytes: usize,
 }
 
-/// A size of some tensor of a trace that the program says will be another one next time.
+/// A tensor size in a trace that, according to the user's program, will be different next time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Varying {
     pub size: i64,
-    /// How small and how large it may become.
+    /// Smallest and largest value that it may take.
     pub least: i64,
     pub most: i64,
 }
 
-/// A closed trace: all that compiling it needs.
+/// A closed trace: everything that compiling it needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
     pub values: Vec<Value>,
@@ -98,9 +98,9 @@ pub struct Records {
     /// Kind of each slot of the argument block.
     pub scalars: Vec<ScalarKind>,
     pub n_leaves: u32,
-    /// The values that live on: what the program must leave behind, in order.
+    /// The values that outlive the trace: the program must leave them behind, in order.
     pub outputs: Vec<Output>,
-    /// Advice for planning: not part of what the trace computes.
+    /// Advice for planning, not part of the computation.
     pub varying: Vec<Varying>,
 }
 
@@ -113,7 +113,7 @@ pub struct Output {
 }
 
 impl Format {
-    /// Elements in a row that cover `nbytes` exactly: of `dtype` if that divides, else bytes.
+    /// A one-dimensional format that covers `nbytes` exactly: of `dtype` if its size divides them, else of bytes.
     pub fn flat(dtype: DType, nbytes: usize) -> Format {
         let dtype = if nbytes.is_multiple_of(dtype.size()) { dtype } else { DType::U8 };
         Format { dtype, sizes: Dims::from_slice(&[(nbytes / dtype.size()) as i64]) }
@@ -125,8 +125,8 @@ impl Format {
 }
 
 impl View {
-    /// Whether writing the view overwrites every byte of a buffer of `nbytes`: then the sizes of the dense array
-    /// in memory order and the permutation that brings the view's dimensions into that order.
+    /// If writing the view overwrites every byte of a buffer of `nbytes`: the sizes of the dense array in memory order
+    /// and the permutation that brings the view's dimensions into that order.
     pub fn covers(&self, nbytes: usize) -> Option<(Dims, Dims)> {
         let l = &self.layout;
         if l.offset != 0 || l.numel() as usize * self.dtype.size() != nbytes {
@@ -140,8 +140,8 @@ impl View {
     }
 }
 
-/// The format in which memory is taken that is first read, or written in part, through `view`: what it was when it was
-/// made does not matter, so that a copied parameter is read by the program that reads an updated one.
+/// The format of memory that is first read, or written in part, through `view`. The format that it was made with does
+/// not matter, so that a copied parameter is read by the same program as an updated one.
 pub fn leaf_format(view: &View, nbytes: usize) -> Format {
     match view.covers(nbytes) {
         Some((sizes, _)) => Format { dtype: view.dtype, sizes },
@@ -149,7 +149,7 @@ pub fn leaf_format(view: &View, nbytes: usize) -> Format {
     }
 }
 
-/// The format of a buffer after `view` of it was written; `old` is that of what stays of what it held before.
+/// The format of a buffer after `view` of it was written; `old` is the format of the value whose other bytes are kept.
 pub fn written_format(old: Option<&Format>, view: &View, nbytes: usize) -> Format {
     let stays = old.filter(|old| old.dtype == view.dtype && view.covers(nbytes).is_none());
     stays.cloned().unwrap_or_else(|| leaf_format(view, nbytes))

@@ -1,10 +1,10 @@
-//! Sizes, strides and what can be said of them without touching data. Units are elements, never bytes.
+//! Sizes, strides and their properties, without touching data. Units are elements, never bytes.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Sizes, strides, axes: a short list of integers. Graphs are copied again and again, so only four lie in place, which
-/// serve most tensors.
+/// Sizes, strides, axes: a short list of integers. Graphs are copied often, so only four are stored in place, which
+/// suffice for most tensors.
 pub type Dims = SmallVec<[i64; 4]>;
 
 /// Number of elements; 1 for a scalar. Saturates, so that an absurd shape is "too large", never small.
@@ -60,7 +60,7 @@ pub fn collapse(
     (sizes, strides, before)
 }
 
-/// How the elements of an array lie in a flat run of elements.
+/// The layout of the elements of an array in a flat run of elements.
 #[derive(Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Layout {
     pub sizes: Dims,
@@ -69,7 +69,8 @@ pub struct Layout {
 }
 
 impl Clone for Layout {
-    /// Bytes at once: `SmallVec::clone` goes element by element, and every step of a run copies those of its operands.
+    /// Copies slices as a whole: `SmallVec::clone` goes element by element, and every step of a run copies the layouts
+    /// of its operands.
     fn clone(&self) -> Layout {
         let [sizes, strides] = [&self.sizes, &self.strides].map(|dims| Dims::from_slice(dims));
         Layout { sizes, strides, offset: self.offset }
@@ -105,7 +106,7 @@ impl Layout {
         true
     }
 
-    /// Whether no two indices are the same element, as far as that is seen at a glance.
+    /// Whether no two indices are the same element; `false` where a quick check cannot tell.
     pub fn is_injective(&self) -> bool {
         let mut dims: Vec<(i64, i64)> =
             self.strides.iter().copied().zip(self.sizes.iter().copied()).collect();
@@ -139,8 +140,8 @@ impl Layout {
         }
     }
 
-    /// Dimension `i` takes `sizes[i]` elements, from `starts[i]`, every `steps[i]`-th. (A step over a single element may
-    /// be as large as it likes.)
+    /// Dimension `i` takes `sizes[i]` elements, from `starts[i]`, every `steps[i]`-th. (A step over a single element
+    /// may be arbitrarily large.)
     pub fn slice(&self, starts: &[i64], sizes: &[i64], steps: &[i64]) -> Layout {
         let moved: i64 = starts.iter().zip(&self.strides).map(|(a, s)| a * s).sum();
         Layout {
@@ -176,7 +177,7 @@ impl Layout {
     pub fn sliced(&self, dim: usize, start: i64, count: i64, step: i64) -> Option<Layout> {
         let size = *self.sizes.get(dim)?;
         let last = (count - 1).max(0).checked_mul(step)?.checked_add(start)?;
-        // No element at all may begin at the end.
+        // An empty slice may begin at the end.
         let inside = if count == 0 { start <= size } else { last < size };
         if start < 0 || count < 0 || step < 1 || !inside {
             return None;
@@ -228,8 +229,8 @@ impl Layout {
         (view == 0).then(|| Layout { sizes: sizes.into(), strides, offset: self.offset })
     }
 
-    /// The box of a dense array of the sizes `full` that these elements are, in their order: where it begins, and its sizes. `None` for
-    /// other elements, and where there are none. They have to be in the array.
+    /// If these elements, in their order, are a box of a dense array of sizes `full`: its start and its sizes. `None`
+    /// for other elements, and where there are none. They have to be in the array.
     pub fn as_box(&self, full: &[i64]) -> Option<(Dims, Dims)> {
         if self.numel() == 0 {
             return None;

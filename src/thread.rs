@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::sync::LazyLock;
 use std::thread::{Builder, JoinHandle};
 
-/// What the names of all of them begin with.
+/// Prefix of the names of all of them.
 const PREFIX: &str = "torchacc-";
 
 /// Starts the thread `torchacc-{name}`. Error: `OutOfMemory` when the system starts no more.
@@ -26,7 +26,8 @@ pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHan
 static HAS_PROCESSOR: LazyLock<bool> =
     LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|n| n.get() > 1));
 
-/// Runs both, at once if there is a processor for the second one and the system starts a thread. `None` if that one panics.
+/// Runs both, in parallel if there is a processor for the second one and the system starts a thread. `None` if the
+/// second one panics on that thread.
 pub fn join<A, B: Send>(
     first: impl FnOnce() -> A,
     second: impl FnOnce() -> B + Send,
@@ -45,10 +46,10 @@ pub fn join<A, B: Send>(
     })
 }
 
-/// The thread that nobody waits for, and that may wait for the program.
+/// The thread that nobody waits for, and that may wait for the user's program.
 pub const RELEASING: &str = "release";
 
-/// Whether this thread is one of them that others may wait for.
+/// Whether this is a thread of the library that others may wait for.
 pub fn is_own() -> bool {
     let current = std::thread::current();
     let name = current.name().and_then(|name| name.strip_prefix(PREFIX));

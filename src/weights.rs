@@ -15,7 +15,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The dtypes that the format has, too.
+/// The dtypes that the format has.
 const DTYPES: [(DType, Dtype); 19] = [
     (DType::Bool, Dtype::BOOL),
     (DType::U8, Dtype::U8),
@@ -38,10 +38,10 @@ const DTYPES: [(DType, Dtype); 19] = [
     (DType::F8E8M0FNU, Dtype::F8_E8M0),
 ];
 
-/// Larger headers than any reader of the format takes.
+/// The largest header that readers of the format take.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// One array: what it is called, and what it is.
+/// One array: its name and type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub name: String,
@@ -55,9 +55,9 @@ impl Entry {
     }
 }
 
-/// Writes `entries`, whose bytes `read` gives by index, with texts beside them, in the place of what `path` holds.
-/// Errors: `InvalidArgument` for two arrays of one name and for names and texts that the format cannot say, `Unsupported`
-/// for dtypes that it has not, those of `read`, and `OperatorError` with the path when the system refuses.
+/// Writes `entries`, whose bytes `read` returns by index, and `texts`, in place of the file at `path`. Errors: `InvalidArgument`
+/// for two arrays of one name and for names and texts that the format cannot represent, `Unsupported` for dtypes that it does
+/// not have, those of `read`, and `NotFound` or `OperatorError` with the path when the system refuses.
 pub fn save(
     path: &Path,
     entries: &[Entry],
@@ -134,7 +134,7 @@ fn refused(path: &Path, what: &str, error: std::io::Error) -> Error {
     Error::new(code, format!("cannot {what} {}: {error}", path.display()))
 }
 
-/// The unfinished file; goes again unless it was finished.
+/// The unfinished file, removed when dropped unless it was finished.
 struct Part {
     path: PathBuf,
     file: File,
@@ -146,7 +146,7 @@ impl Part {
         let Some(name) = target.file_name() else {
             return invalid!("{} does not name a file", target.display());
         };
-        // Two threads of one process write beside each other as well.
+        // Threads of one process may write at the same time, too.
         for attempt in 0..1000 {
             let mut part = std::ffi::OsString::from(".");
             part.push(name);
@@ -187,8 +187,8 @@ pub struct Weights {
     pub texts: HashMap<String, String>,
 }
 
-/// Opens a file and reads its header. Errors: `NotFound`, `InvalidArgument` when it is no whole file of the format,
-/// `Unsupported` for dtypes that are unknown here.
+/// Opens a file and reads its header. Errors: `NotFound`, `InvalidArgument` if it is not a complete file of the format,
+/// `Unsupported` for dtypes that are unknown here, `OperatorError` when the system refuses.
 pub fn open(path: &Path) -> Result<Weights> {
     let failed = |e| refused(path, "read", e);
     let mut file = File::open(path).map_err(failed)?;

@@ -30,7 +30,7 @@ pub enum Rule {
     Formula,
     /// As `Float`, in f32 when the common dtype is half.
     FloatFormula,
-    /// As `Formula`, of numbers in the common dtype, too: PyTorch's kernels have a number as an element there.
+    /// As `Formula`, with numbers rounded to the common dtype, too: PyTorch's kernels hold a number as an element there.
     Rounded,
     /// In the common dtype, bool included.
     Exact,
@@ -50,7 +50,7 @@ impl<'a> Call<'a> {
         invalid!("argument {i} must be {wanted}, got {}", described(self.arg(i)))
     }
 
-    /// Whether the trace takes gradients: then a row that PyTorch gives a slope of its own at a kink says it there.
+    /// Whether the trace takes gradients: then a row spells out a slope at a kink that PyTorch defines in its own way.
     pub fn is_differentiated(&self) -> bool {
         self.values.are_differentiated()
     }
@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Type that result `i` will be written as, where that is known.
+    /// The type that result `i` will be written as, if known.
     pub fn out(&self, i: usize) -> Option<Ty> {
         let view = &self.record.outs.get(i)?.view;
         Some(Ty::new(view.dtype, &view.layout.sizes))
@@ -125,7 +125,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether argument `i` is a number known to be `value` while lowering, or absent and `value` its default.
+    /// Whether argument `i` is a number known to be `value` while lowering, or is absent and defaults to `value`.
     pub fn is(&self, i: usize, value: f64, default: f64) -> bool {
         match *self.arg(i) {
             Arg::None => default == value,
@@ -213,7 +213,7 @@ impl<'a> Call<'a> {
         self.drawn(Op::Random, sizes)
     }
 
-    /// What a primitive that draws makes of seed and offset.
+    /// The result of a random primitive for this seed and offset.
     pub fn drawn(&self, op: Op, sizes: &[i64]) -> Result<V<'a>> {
         Ok(self.math.op(op, &self.seed()?, smallvec![Attr::Ints(sizes.into())]))
     }
@@ -235,7 +235,7 @@ impl<'a> Call<'a> {
         }))
     }
 
-    /// `torch.get_default_dtype()`, as far as it can be seen from here: a result that PyTorch made f64.
+    /// `torch.get_default_dtype()`, as far as the first result shows it: f64 if PyTorch made that f64 or its complex type.
     pub fn default_float(&self) -> DType {
         match self.out(0) {
             Some(Ty { dtype: DType::F64 | DType::C128, .. }) => DType::F64,
@@ -243,7 +243,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Common dtype of the arguments `at`, absent ones aside.
+    /// Common dtype of the arguments `at`, ignoring absent ones.
     pub fn common(&self, at: &[usize]) -> Result<DType> {
         let operands: Vec<Operand> =
             at.iter().filter_map(|&i| self.operand(i).transpose()).collect::<Result<_>>()?;
@@ -292,12 +292,12 @@ impl<'a> Call<'a> {
         formula: impl FnOnce([V<'a>; N], [V<'a>; M]) -> V<'a>,
     ) -> Result<Vec<V<'a>>> {
         let (result, compute) = self.plan(&at, rule)?;
-        // Bools are computed as other numbers, but a parameter of theirs is a bool.
+        // Bools are computed as integers, but their parameters are bools.
         let parameter = if result == DType::Bool { result } else { compute };
         let parameters = self.parameters(numbers, parameter)?.map(|number| number.cast(compute));
         let mut operands = self.numbers(at, compute)?;
         if compute != result && result.is_float() {
-            // Elements are of the common dtype wherever a kernel reads them; most kernels have a single number so, too.
+            // Kernels read elements in the common dtype, and most of them a single number, too.
             for (x, i) in operands.iter_mut().zip(at) {
                 let is_list = match self.operand(i)? {
                     Some(Operand::Tensor { .. }) => self.ty(i)?.numel() != 1,
@@ -337,7 +337,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What an argument is, for a message.
+/// Describes an argument in an error message.
 pub fn described(arg: &Arg) -> String {
     match arg {
         Arg::None => "nothing".to_string(),

@@ -1,4 +1,4 @@
-//! What an operator refuses when it runs is an error though nobody wants its results: PyTorch would have run it.
+//! Checks for unused results: values that an operator refuses are an error even then, since PyTorch would have run it.
 
 use super::refuses;
 use crate::dtype::DType;
@@ -10,8 +10,8 @@ use crate::record::{Operator, Record};
 use crate::shape::Dims;
 use smallvec::smallvec;
 
-/// Adds a check for every node that refuses some numbers and is dropped, since no output depends on it. Of indices and
-/// divisors only: what the node would compute of them is not computed. Where everything is wanted, nothing is added.
+/// Adds a check for each dead node that refuses some values. Only indices and divisors are checked: the node's result is
+/// not computed. Adds nothing where every node is live.
 pub fn add(math: &Math, records: &[Record], outputs: &[ValueId]) -> Result<()> {
     let dropped = math.graph(|graph| dropped(graph, records, outputs));
     for node in dropped {
@@ -24,7 +24,7 @@ pub fn add(math: &Math, records: &[Record], outputs: &[ValueId]) -> Result<()> {
     Ok(())
 }
 
-/// Nodes of which nothing is computed, but whose numbers are to be looked at.
+/// Dead nodes whose values must still be checked.
 fn dropped(graph: &Graph, records: &[Record], outputs: &[ValueId]) -> Vec<Node> {
     let looks = |node: &Node| {
         let record = (node.record as usize).checked_sub(1).and_then(|n| records.get(n));
@@ -40,13 +40,13 @@ fn dropped(graph: &Graph, records: &[Record], outputs: &[ValueId]) -> Vec<Node> 
     candidates.into_iter().filter(is_dropped).cloned().collect()
 }
 
-/// Whether numbers decide if a record fails.
+/// Whether a record may fail because of the values of its operands.
 pub fn may_be_refused(record: &Record) -> bool {
     let Operator::Native(row) = record.op else { return false };
     record.outs.first().is_some_and(|out| refuses(row, out.view.dtype))
 }
 
-/// Something small that fails exactly if the node would, in the same words. `None`: it never fails.
+/// A small computation that fails exactly if the node would, with the same message. `None` if the node never fails.
 fn checked<'a>(math: &'a Math, node: &Node) -> Option<V<'a>> {
     let operand = |n: usize| math.wrap(node.inputs[n]);
     let touched = match node.op {
@@ -82,7 +82,7 @@ fn checked<'a>(math: &'a Math, node: &Node) -> Option<V<'a>> {
     })
 }
 
-/// Whether an index was cut to `0..size` where it was made: `min(max(index, 0), size - 1)`.
+/// Whether an index was clamped to `0..size` where it was made: `min(max(index, 0), size - 1)`.
 fn is_clamped(graph: &Graph, index: ValueId, size: i64) -> bool {
     let operand = |v: ValueId, op: Op, holds: &dyn Fn(i64) -> bool| {
         let node = graph.maker(v);
@@ -98,7 +98,7 @@ fn is_clamped(graph: &Graph, index: ValueId, size: i64) -> bool {
     below.and_then(|v| operand(v, Op::Max, &|bound| bound >= 0)).is_some()
 }
 
-/// The numbers that a value repeats, or itself.
+/// The value before broadcasts and reshapes.
 fn before_broadcast(graph: &Graph, mut v: ValueId) -> ValueId {
     while matches!(graph.maker(v).op, Op::Broadcast | Op::Reshape) {
         v = graph.maker(v).inputs[0];

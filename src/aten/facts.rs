@@ -1,5 +1,5 @@
-//! What PyTorch's schemas do not say of its operators, though a recorder has to know it: flags, of rows and of the
-//! operators without one. What each says stands at its name in the header, `TORCHACC_FACT_*` in `capi/constants.rs`.
+//! Facts about PyTorch's operators that a recorder needs but schemas do not state: flags of rows and of operators
+//! without one. Each flag is documented at its name in the header, `TORCHACC_FACT_*` in `capi/constants.rs`.
 
 use super::{Entry, entry, find};
 
@@ -17,7 +17,7 @@ pub const FOLLOWS_LAYOUT: u32 = 1024;
 pub const COUNTS_TERMS_LATE: u32 = 2048;
 pub const REFUSES_OF_NOTHING: u32 = 4096;
 
-/// Those without a row, without `aten::` and the underscore of the in-place form.
+/// Flags of operators without a row, sorted by name: without `aten::` and the underscore of the in-place form.
 const OTHERS: &[(&str, u32)] = &[
     ("_ctc_loss", SHAPED_BY_VALUES),
     ("_ctc_loss_backward", SHAPED_BY_VALUES),
@@ -44,7 +44,7 @@ const OTHERS: &[(&str, u32)] = &[
     ("unique_dim_consecutive", SHAPED_BY_VALUES | BEARS_VALUES),
 ];
 
-/// Of an operator by its full name; 0 where there is nothing to say. In [`OTHERS`] all overloads are alike.
+/// Flags of an operator by its full name; 0 if it has none. All overloads of one of [`OTHERS`] have the same.
 pub fn facts(name: &str) -> u32 {
     match find(name).map(entry) {
         Some(Entry::Aten(row)) => row.facts,

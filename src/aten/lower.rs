@@ -15,8 +15,8 @@ use smallvec::smallvec;
 /// Lowers a trace to primitives. Input `n` of the graph is leaf `n`, scalar `n` slot `n` of the argument block; the graph's
 /// outputs are the trace's, in order, each dense in the format of its value.
 ///
-/// Errors: those of the operators' rows, with the site of the record; `Internal` when a result has not the sizes that
-/// were recorded for it.
+/// Errors: those of the operators' rows, with the site of the record; `Internal` if a result's sizes differ from the
+/// recorded ones.
 pub fn lower(records: &Records) -> Result<Graph> {
     let math = Math::default();
     let values = Values::new(records);
@@ -29,9 +29,9 @@ pub fn lower(records: &Records) -> Result<Graph> {
     Ok(math.into_builder().finish(outputs))
 }
 
-/// Lowers a trace to a function of some of its leaves. Input `n` of the graph is `inputs[n]`, and its outputs are `outputs`, each
-/// as the tensor shows it, dense; scalars are as in [`lower`]. Leaves that are no inputs are inputs after these, in their own
-/// formats: they are the values that are returned.
+/// Lowers a trace to a function of some of its leaves. Input `n` of the graph is `inputs[n]`; its outputs are `outputs`, each
+/// as the dense elements of its view; scalars are as in [`lower`]. All other leaves become further inputs, in their own
+/// formats; their values are returned.
 ///
 /// Errors: those of the operators' rows, with the site of the record.
 pub fn lower_function(
@@ -64,7 +64,7 @@ pub fn lower_function(
     Ok((math.into_builder().finish(outputs), constants))
 }
 
-/// Types of the results of the last record, whose `outs` are empty. Errors: as of [`lower`].
+/// Types of the results of the last record, whose `outs` are empty. Errors: those of [`lower`].
 pub fn infer(records: &Records) -> Result<Vec<Ty>> {
     let Some((last, before)) = records.records.split_last() else {
         return internal!("no record to infer");
@@ -98,7 +98,7 @@ fn results<'a>(math: &'a Math, values: &'a Values<'a>, record: &'a Record) -> Re
     let results = match record.op {
         Operator::Host(id) => host(&call, id)?,
         Operator::Native(row) => match entry(row) {
-            // PyTorch's kernels look at nothing then: neither at the operands' types nor at indices.
+            // For empty results PyTorch's kernels check neither the operands' types nor indices.
             Entry::Aten(row) if row.has_only_results() && writes_nothing(record) => {
                 let empty = |out: &Write| math.zeros(out.view.dtype, &out.view.layout.sizes);
                 record.outs.iter().map(empty).collect()
@@ -118,8 +118,8 @@ fn results<'a>(math: &'a Math, values: &'a Values<'a>, record: &'a Record) -> Re
     Ok(results)
 }
 
-/// Whether a complex dtype is among the operands, or asked for. One of `out=` alone is what real numbers become when they
-/// are written.
+/// Whether an operand is complex or a complex dtype is asked for. A complex `out=` alone does not count: real results are
+/// cast when they are written.
 fn is_complex(record: &Record) -> bool {
     let is_written = record.outs.iter().any(|out| out.view.dtype.is_complex());
     let of_read = |read: &Read| read.view.dtype.is_complex();
@@ -127,7 +127,7 @@ fn is_complex(record: &Record) -> bool {
         Arg::Tensor(read) => of_read(read),
         Arg::Tensors(reads) => reads.iter().flatten().any(of_read),
         Arg::DType(dtype) => dtype.is_complex(),
-        // The two parts of a number.
+        // The two parts of a complex number.
         Arg::Floats(_) => is_written,
         _ => false,
     };
@@ -152,7 +152,7 @@ fn step<'a>(math: &'a Math, values: &'a Values<'a>, record: &'a Record) -> Resul
     Ok(())
 }
 
-/// Writes `result` as `out` says; the new value of the buffer.
+/// Writes `result` where `out` says and returns the buffer's new value.
 fn put<'a>(math: &'a Math, values: &Values<'a>, result: V<'a>, out: &Write) -> Result<V<'a>> {
     let ty = result.ty();
     if ty.sizes != out.view.layout.sizes {

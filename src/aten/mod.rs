@@ -3,8 +3,8 @@
 //! **Invariant:** touches builder calls and attributes only, never tensor data or the state of a trace. A row serves
 //! every legal call of the overloads it lists: functional, in-place and `out=` forms alike, all dtypes with arithmetic.
 //!
-//! The way of a record: [`lower`] resolves its arguments ([`read`]: strided view → movement primitives), the row says
-//! the results in terms of [`math`], and [`write`] puts them into the buffers that the operator wrote.
+//! For each record, [`lower`] resolves the arguments ([`read`]: strided view → movement primitives), the row expresses
+//! the results in terms of [`math`], and [`write`] puts them into the buffers that the operator writes.
 
 mod call;
 mod checks;
@@ -38,35 +38,35 @@ use std::sync::OnceLock;
 /// Results of a row: the operator's fresh returns in order, then the arguments it mutates in schema order.
 type Outs<'a> = Result<Vec<V<'a>>>;
 
-/// One operator: which names it serves and what it computes.
+/// One operator: its names, its properties and its lowering.
 struct Row {
     /// Without `aten::`, overload and the underscore of the in-place form; another namespace is spelled out.
     name: &'static str,
-    /// Overload names; the empty one for none. `out=` overloads stand beside the functional ones.
+    /// Overload names, those of `out=` forms included; the empty string is the overload without a name.
     overloads: &'static [&'static str],
-    /// Scalar arguments that change shapes or the algorithm whatever their value, beside those that [`signature::is_known`].
+    /// Scalar arguments whose every value affects shapes or the algorithm, besides those that [`signature::is_known`].
     fixed: &'static [usize],
-    /// Values of other scalar arguments for which another algorithm is used.
+    /// Whether this value of another scalar argument selects another algorithm.
     special: fn(usize, f64) -> bool,
-    /// Which of these mean something else than the same number as an input would.
+    /// Whether such a value means something else than the same number would as an input.
     essential: fn(usize, f64) -> bool,
-    /// Whether every dtype will do as long as all of them are the same: nothing is computed.
+    /// Whether nothing is computed, so that any dtype will do as long as all of them are the same.
     moves: bool,
-    /// Whether floats of 8 bits may be among the operands and results.
+    /// Whether operands and results may be 8-bit floats.
     float8: bool,
-    /// How it is lowered where a complex dtype is among the operands, or asked for.
+    /// The lowering for calls with a complex operand, or that ask for a complex dtype.
     complex: Option<for<'a> fn(&Call<'a>) -> Outs<'a>>,
-    /// Of which dtypes it is among those that have arithmetic: of others PyTorch has no kernel, or rounds in its own way.
+    /// Which of the dtypes with arithmetic it takes: for the others PyTorch has no kernel, or rounds in its own way.
     takes: fn(DType) -> bool,
-    /// Of which dtypes the tensors in a list may be.
+    /// Whether the tensors of a list may have these dtypes.
     lists: fn(&[DType]) -> bool,
-    /// Whether the results are new states of what is trained: no gradient flows through a step of an optimizer.
+    /// Whether the results are new training state: no gradient flows through an optimizer step.
     updates: bool,
-    /// Whether it gives the gradients of its first argument with respect to the list that is its second.
+    /// Whether it computes the gradients of its first argument with respect to the list that is its second.
     differentiates: bool,
-    /// Whether it refuses some numbers (indices out of range, a division by zero) where its first result is of a dtype.
+    /// Whether it refuses some values (indices out of range, a division by zero) if its first result has this dtype.
     refuses: fn(DType) -> bool,
-    /// By how many arguments, from the first, a gradient may come: the rest are tokens.
+    /// Number of leading arguments that gradients may flow through; the others are tokens.
     flows_by: usize,
     /// Flags of [`facts`].
     facts: u32,
@@ -119,13 +119,13 @@ impl Row {
         Row { float8: true, ..self }
     }
 
-    /// Complex numbers, too, by the same formula.
+    /// Takes complex numbers, too, by the same formula.
     const fn complex(self) -> Row {
         let lower = self.lower;
         self.complex_by(lower)
     }
 
-    /// Complex numbers by a formula of their own.
+    /// Takes complex numbers, too, by a formula of their own.
     const fn complex_by(self, lower: for<'a> fn(&Call<'a>) -> Outs<'a>) -> Row {
         Row { complex: Some(lower), ..self }
     }
@@ -142,12 +142,12 @@ impl Row {
         Row { takes: DType::is_int, ..self }
     }
 
-    /// Those of which there are complex numbers: of halves PyTorch makes `complex32`.
+    /// Only floats with a complex counterpart here: of halves PyTorch makes `complex32`.
     const fn wide_floats(self) -> Row {
         Row { takes: |dtype| matches!(dtype, DType::F32 | DType::F64), ..self }
     }
 
-    /// Without bools.
+    /// All dtypes but bool.
     const fn numbers(self) -> Row {
         Row { takes: |dtype| dtype != DType::Bool, ..self }
     }
@@ -172,7 +172,7 @@ impl Row {
         Row { facts, ..self }
     }
 
-    /// Whether nothing but its results tells that it ran: those with tokens talk to others.
+    /// Whether its results are its only effect: rows with tokens communicate.
     fn has_only_results(&self) -> bool {
         self.flows_by == usize::MAX
     }
@@ -182,7 +182,7 @@ impl Row {
     }
 }
 
-/// What a number of [`find`] stands for.
+/// The operator behind a number that [`find`] returns.
 #[derive(Clone, Copy)]
 enum Entry {
     Aten(&'static Row),
@@ -213,7 +213,7 @@ fn index() -> &'static Index {
             index.by_name.insert(primitive.name.into(), index.entries.len() as u32);
             index.entries.push((Entry::Primitive(primitive.op), primitive.name.into()));
         }
-        // Plain names that are no primitive's.
+        // Names without a namespace, unless a primitive has that name.
         for number in 0..index.entries.len() as u32 {
             let (_, name) = &index.entries[number as usize];
             if let Some((_, plain)) = name.split_once("::") {
@@ -230,7 +230,7 @@ pub fn find(name: &str) -> Option<u32> {
     index().by_name.get(name).copied()
 }
 
-/// How many rows there are; they are numbered from 0.
+/// Number of rows; they are numbered from 0.
 pub fn count() -> usize {
     index().entries.len()
 }
@@ -241,7 +241,7 @@ pub fn name(row: u32) -> &'static str {
     &index().entries[row as usize].1
 }
 
-/// Whether a row gives gradients: its arguments are a loss and a list of tensors.
+/// Whether a row computes gradients: its arguments are a loss and a list of tensors.
 pub fn takes_gradients(row: u32) -> bool {
     matches!(entry(row), Entry::Aten(row) if row.differentiates)
 }
@@ -254,8 +254,8 @@ pub fn stops_gradients(row: u32) -> bool {
     }
 }
 
-/// Whether what a row records may be refused when it runs, for the numbers in its arguments; its first result is of
-/// `dtype`. As in PyTorch, that is an error though nobody wants the results.
+/// Whether a record of this row, with a first result of `dtype`, may fail because of the values of its arguments. As in
+/// PyTorch, that is an error even if the results are unused.
 fn refuses(row: u32, dtype: DType) -> bool {
     match entry(row) {
         Entry::Aten(row) => (row.refuses)(dtype),
@@ -263,7 +263,7 @@ fn refuses(row: u32, dtype: DType) -> bool {
     }
 }
 
-/// Whether nothing but its results tells that a row ran: others talk to other processes.
+/// Whether a row's results are its only effect: others communicate with other processes.
 pub fn has_only_results(row: u32) -> bool {
     match entry(row) {
         Entry::Aten(row) => row.has_only_results(),
@@ -271,7 +271,7 @@ pub fn has_only_results(row: u32) -> bool {
     }
 }
 
-/// By how many arguments of a row, from the first, gradients may come.
+/// Number of leading arguments of a row that gradients may flow through.
 pub fn flows_by(row: u32) -> usize {
     match entry(row) {
         Entry::Aten(row) => row.flows_by,
@@ -279,7 +279,7 @@ pub fn flows_by(row: u32) -> usize {
     }
 }
 
-/// The primitive that is called by name.
+/// The primitive, if the row is one that is called by name.
 pub fn primitive_of(row: u32) -> Option<Op> {
     match entry(row) {
         Entry::Aten(_) => None,
@@ -311,8 +311,8 @@ fn scalar_value(kind: ScalarKind, bits: u64) -> f64 {
     }
 }
 
-/// Whether a scalar that [`is_static`] says is to be known could as well be an input of the program, computed with like
-/// any other number.
+/// Whether a scalar that is static by [`is_static`] could as well be an input of the program, computed with like any
+/// other number.
 pub fn may_vary(row: u32, arg: usize, kind: ScalarKind, bits: u64) -> bool {
     match entry(row) {
         Entry::Aten(found) => {
@@ -329,9 +329,9 @@ pub fn accepts(row: u32, dtypes: &[DType]) -> bool {
     let alike = dtypes.windows(2).all(|pair| pair[0] == pair[1]);
     let (moves, float8, complex, takes): (bool, bool, bool, fn(DType) -> bool) = match entry(row) {
         Entry::Aten(row) => (row.moves, row.float8, row.complex.is_some(), row.takes),
-        // Of any types of one size.
+        // Between any types of one size.
         Entry::Primitive(Op::Bitcast) => return true,
-        // Whatever is moved by an index.
+        // An index moves elements of any type.
         Entry::Primitive(Op::Take | Op::Gather)
             if let [from, index, to @ ..] = dtypes
                 && index.is_int() =>

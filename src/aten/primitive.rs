@@ -10,7 +10,8 @@ use crate::record::Arg;
 use std::iter::repeat;
 use std::sync::Arc;
 
-/// Program inputs, scalars and CPU fallbacks have their own ways in; marks and checks are the lowering's own, modules a pass's.
+/// Whether a primitive can be called by name. Inputs, scalars and CPU fallbacks are recorded in other ways; marks and
+/// checks are made by the lowering, modules by a pass.
 pub fn callable(op: Op) -> bool {
     !matches!(op, Op::Input | Op::Scalar | Op::Mark | Op::Host | Op::Check | Op::Module)
 }
@@ -18,12 +19,12 @@ pub fn callable(op: Op) -> bool {
 fn most_operands(op: Op) -> usize {
     match op.row().arity {
         Arity::Exactly(n) | Arity::Between(_, n) => n,
-        // A list of tensors stands for them.
+        // One list of tensors holds all of them.
         Arity::AtLeast(_) => 1,
     }
 }
 
-/// Attributes that are programs: arguments are their texts.
+/// Attributes that are programs, passed as text.
 pub const BODIES: [&str; 2] = ["condition", "round"];
 
 /// Whether argument `arg` is an attribute, not an operand.

@@ -4,7 +4,7 @@
 use crate::dtype::DType::{self, *};
 use crate::op::arg::ScalarKind;
 
-/// What promotion must know of an operand.
+/// The properties of an operand that promotion depends on.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand {
     Tensor { dtype: DType, rank: usize },

@@ -1,8 +1,8 @@
 //! A strided view of a dense value, expressed in movement primitives.
 //!
-//! A dense array may be cut into any sizes by a reshape. So the view is reached by cutting the flat elements into
-//! dimensions such that each dimension of the view is a (stepped) run in one of them, then
-//! slice → transpose → reshape → broadcast. Only views that overlap themselves, or that no cutting fits, become
+//! A reshape may cut a dense array into any sizes. So the flat elements are cut into dimensions such that each dimension
+//! of the view is a (stepped) run in one of them, followed by
+//! slice → transpose → reshape → broadcast. Only views that overlap themselves, or that no cut fits, become
 //! `as_strided`.
 
 use crate::dtype::DType;
@@ -33,7 +33,7 @@ pub fn read<'m>(base: V<'m>, view: &View) -> V<'m> {
     base.math().op(Op::AsStrided, &[base], strided_attrs(layout))
 }
 
-/// The same bytes as elements of `dtype`; bytes at the end that fill no element are left out.
+/// The same bytes as elements of `dtype`; trailing bytes that fill no element are dropped.
 pub fn as_dtype(base: V, dtype: DType) -> V {
     let (from, to) = (base.dtype().size() as i64, dtype.size() as i64);
     let inner = base.sizes().last().copied().unwrap_or(1);
@@ -48,7 +48,7 @@ pub fn as_dtype(base: V, dtype: DType) -> V {
 /// Size and stride of a dimension.
 type Dim = (i64, i64);
 
-/// The view's dimensions that move through memory, and their order by falling stride.
+/// The view's dimensions that advance through memory (size not 1, stride not 0), and their order by decreasing stride.
 fn moving(layout: &Layout) -> (Vec<Dim>, Vec<usize>) {
     let all = layout.sizes.iter().copied().zip(layout.strides.iter().copied());
     let dims: Vec<Dim> = all.filter(|&(size, stride)| size != 1 && stride != 0).collect();
@@ -57,7 +57,7 @@ fn moving(layout: &Layout) -> (Vec<Dim>, Vec<usize>) {
     (dims, order)
 }
 
-/// Joins dimensions that together are one run.
+/// Merges adjacent dimensions that form one run.
 fn merge(sorted: &[Dim]) -> Vec<Dim> {
     let mut merged: Vec<Dim> = Vec::new();
     for &(size, stride) in sorted {
@@ -69,7 +69,7 @@ fn merge(sorted: &[Dim]) -> Vec<Dim> {
     merged
 }
 
-/// The elements of `run`, dimensions with falling strides, in that order; `None` when no cut fits.
+/// The elements of `run` (dimensions by decreasing stride), in that order; `None` if no cut fits.
 fn dense<'m>(base: V<'m>, run: &[Dim], offset: i64) -> Option<V<'m>> {
     if run.iter().any(|&(_, stride)| stride < 0) {
         return None;
@@ -80,8 +80,8 @@ fn dense<'m>(base: V<'m>, run: &[Dim], offset: i64) -> Option<V<'m>> {
             return Some(split.apply(base));
         }
     }
-    // The view starts in the middle of a row of its own: flat elements in front are left out, so that its rows fit
-    // into what is left.
+    // The view starts in the middle of one of its own rows: leading flat elements are dropped, so that its rows fit into
+    // the rest.
     let &(size, stride) = run.first()?;
     let used = size.checked_mul(stride).filter(|&used| 0 < used && used <= n)?;
     let start = offset.min(n - used);
@@ -89,7 +89,7 @@ fn dense<'m>(base: V<'m>, run: &[Dim], offset: i64) -> Option<V<'m>> {
     Some(split.apply(base.reshape(&[n]).narrow(0, start, used)))
 }
 
-/// From the moving dimensions in memory order to the view's sizes.
+/// Brings the dimensions from memory order to the view's order and sizes.
 fn arrange<'m>(dense: V<'m>, dims: &[Dim], order: &[usize], layout: &Layout) -> V<'m> {
     let standing = |(&size, &stride)| if stride == 0 { 1 } else { size };
     let kept: Dims = layout.sizes.iter().zip(&layout.strides).map(standing).collect();
@@ -102,7 +102,7 @@ fn arrange<'m>(dense: V<'m>, dims: &[Dim], order: &[usize], layout: &Layout) -> 
     dense.reshape(&in_memory).transpose(&perm).reshape(&kept).broadcast(&layout.sizes)
 }
 
-/// A way to cut the first `product(sizes)` flat elements into dimensions, and what to take of each.
+/// A cut of the first `product(sizes)` flat elements into dimensions, and the slice to take of each.
 #[derive(Default)]
 struct Split {
     sizes: Dims,
@@ -112,7 +112,7 @@ struct Split {
 }
 
 impl Split {
-    /// Cuts a dense array of sizes `hints` for dimensions with falling strides.
+    /// Finds a cut of a dense array of sizes `hints` for dimensions with decreasing strides.
     fn find(run: &[Dim], hints: &[i64], offset: i64) -> Option<Split> {
         let n = numel(hints);
         let mut units = Vec::new();
@@ -145,16 +145,16 @@ impl Split {
     }
 }
 
-/// Picks for every dimension the length `unit` of what lies below it: it becomes a dimension of `block / unit`
+/// Picks for every dimension the number `unit` of flat elements below it: it becomes a dimension of `block / unit`
 /// elements of which every `stride / unit`-th is taken. Backtracks over a few choices each.
 fn choose(run: &[Dim], hints: &[i64], block: i64, offset: i64, units: &mut Vec<i64>) -> bool {
     let Some(&(size, stride)) = run.first() else {
         return offset < block;
     };
     let nested = gcd(stride, block);
-    // Only the first dimension may leave elements over at the end of the array.
+    // Only the first dimension may leave a remainder at the end of the array.
     let loose = if units.is_empty() { stride } else { nested };
-    // A boundary of the array as it is makes for the least change.
+    // A boundary that the array already has changes the least.
     let boundary = contiguous_strides(hints).into_iter().filter(|t| loose % t.max(&1) == 0).max();
     for unit in boundary.into_iter().chain([loose, nested]) {
         let last = offset / unit + (size - 1) * (stride / unit);

@@ -1,13 +1,13 @@
-//! Formulas of real numbers that formulas of complex ones are made of, too.
+//! Real formulas that complex ones are built from, too.
 
 use crate::graph::math::V;
 use crate::op::Op;
 use std::f64::consts::LN_2;
 
-/// Beyond it, `x² + 1` is `x²`.
+/// Beyond this, `x² + 1` is `x²`.
 pub const LARGE: f64 = 1e9;
 
-/// A function with `f(-x) = -f(x)` and a slope of 1 at 0, by a formula for what is not negative.
+/// An odd function (`f(-x) = -f(x)`) with a slope of 1 at 0, from its formula for non-negative numbers.
 fn odd<'m>(x: V<'m>, f: impl FnOnce(V<'m>) -> V<'m>) -> V<'m> {
     let side = x.lt(0.0).select(x.math().constant(-1.0, x.dtype()), 1.0);
     // A zero keeps its sign.
@@ -29,7 +29,7 @@ pub fn cosh(x: V) -> V {
     half + 0.25 / half
 }
 
-/// exp(x) / 2, where exp(x) would overflow, too. Halving x is exact, subtracting ln 2 from it is not.
+/// exp(x) / 2, even where exp(x) would overflow. Halving x is exact, subtracting ln 2 from it is not.
 fn half_exp(x: V) -> V {
     let root = (x * 0.5).exp();
     root * (root * 0.5)
@@ -38,7 +38,7 @@ fn half_exp(x: V) -> V {
 pub fn asinh(x: V) -> V {
     odd(x, |x| {
         let is_large = x.gt(LARGE);
-        // Whose square need not be a number of the type.
+        // The square of a large number may overflow.
         let small = is_large.not().select(x, 1.0);
         let near = (small + small * small / ((small * small + 1.0).sqrt() + 1.0)).unary(Op::Log1p);
         is_large.select(x.moving_where(is_large).log() + LN_2, near)

@@ -1,14 +1,14 @@
-//! What operators take and give, as JSON: for programs that make bindings to other languages.
+//! Signatures of operators as JSON, for generators of bindings to other languages.
 
 use super::primitive::BODIES;
 use super::{Entry, entry, find, name, rows};
 use crate::op::{Arity, Op, choices};
 use std::sync::OnceLock;
 
-/// PyTorch's schemas of the operators that have rows, one form a line. A test of the extension holds it to PyTorch.
+/// PyTorch's schemas of the operators that have rows, one form per line. A test of the extension compares it with PyTorch.
 const FORMS: &str = include_str!("signatures.jsonl");
 
-/// What the operators do that PyTorch has not.
+/// Descriptions of the operators that PyTorch does not have.
 const DOCS: [(&str, &str); 16] = [
     (
         "attention",
@@ -106,7 +106,7 @@ fn served(line: &str) -> Option<u32> {
     }
 }
 
-/// Whether argument `arg` of a row of ATen is a whole number or a truth that is known before anything is computed (a
+/// Whether argument `arg` of a row of ATen is an integer or a bool that is known before anything is computed (a
 /// dimension, a size, a flag), in every form that has the argument.
 pub fn is_known(row: u32, arg: usize) -> bool {
     static KNOWN: OnceLock<Vec<u32>> = OnceLock::new();
@@ -125,7 +125,7 @@ pub fn is_known(row: u32, arg: usize) -> bool {
 fn known_arguments(line: &str) -> u32 {
     let (arguments, _) = line.split_once("\"results\": ").expect("a form has results");
     let arguments = arguments.split("{\"name\": \"").skip(1).enumerate();
-    // Which random numbers are drawn, and between which bounds, compiles nothing.
+    // Other seeds and bounds of random numbers need no compilation.
     let is_drawn = |text: &str| {
         ["seed", "offset", "from", "to"].iter().any(|name| text.starts_with(&format!("{name}\"")))
     };
@@ -135,7 +135,7 @@ fn known_arguments(line: &str) -> u32 {
     known.fold(0, |bits, (arg, _)| bits | 1_u32.checked_shl(arg as u32).unwrap_or(0))
 }
 
-/// Operands, then attributes.
+/// The signature of a primitive: operands, then attributes.
 fn primitive(op: Op) -> String {
     let row = op.row();
     let (least, most) = match row.arity {
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Those of one row that are dimensions, sizes or flags in one form are nothing else in another.
+    /// Arguments that are dimensions, sizes or flags in one form of a row are so in all forms that have them.
     #[test]
     fn forms_of_a_row_agree_on_what_is_known() {
         for line in FORMS.lines() {
@@ -223,7 +223,7 @@ mod tests {
             let graph = case(seed, Limits { nodes: 30, size: 5 }).unwrap().graph;
             for node in graph.nodes.iter().filter(|node| super::super::primitive::callable(node.op))
             {
-                // A loop has as many as it changes.
+                // A loop has as many results as values that it changes.
                 if node.op != Op::While {
                     assert_eq!(node.n_outputs as usize, node.op.row().results, "{:?}", node.op);
                 }

@@ -1,4 +1,4 @@
-//! The trace's values in the graph: what a buffer holds after each record.
+//! The trace's values in the graph: the content of a buffer after each record.
 
 use super::{read, takes_gradients};
 use crate::error::{Code, Error, Result};
@@ -11,7 +11,7 @@ use smallvec::smallvec;
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-/// Made when first asked for (leaves, zeros) or written by a record.
+/// Values by their index in the trace, made on first use (leaves, zeros) or when a record writes them.
 pub struct Values<'a> {
     records: &'a Records,
     known: RefCell<Vec<Option<ValueId>>>,
@@ -35,7 +35,7 @@ impl<'a> Values<'a> {
         &self.records.values[index as usize]
     }
 
-    /// Whether it is in the graph.
+    /// Whether the value is in the graph.
     pub fn has(&self, index: ValueIndex) -> bool {
         self.known.borrow()[index as usize].is_some()
     }
@@ -63,8 +63,8 @@ impl<'a> Values<'a> {
         Ok(made)
     }
 
-    /// From now on `v` is the value. Equal values that gradients are taken with respect to would be one node, and their
-    /// gradients one sum; so each becomes a node of its own.
+    /// Makes `v` the value. Equal values that gradients are taken with respect to would become one node, and their
+    /// gradients one sum; so each gets a node of its own.
     pub fn set<'m>(&self, index: ValueIndex, v: V<'m>) -> V<'m> {
         let v = match self.marked.contains(&index) {
             true => v.math().op(Op::Mark, &[v], smallvec![Attr::Int(index as i64)]),
@@ -74,7 +74,7 @@ impl<'a> Values<'a> {
         v
     }
 
-    /// All of the value that a tensor shows. Errors: `Unsupported` when it holds another type than the tensor's.
+    /// The whole value that a tensor is a view of. Errors: `Unsupported` if its dtype differs from the tensor's.
     pub fn whole(&self, math: &'a Math, read: &Read) -> Result<V<'a>> {
         let v = self.get(math, read.value)?;
         let (dtype, current) = (read.view.dtype, v.dtype());

@@ -1,4 +1,4 @@
-//! A result put into a strided view of a buffer: what the buffer holds then.
+//! Writes a result into a strided view of a buffer, giving the buffer's new value.
 
 use super::read::{as_dtype, strided_attrs};
 use crate::dtype::DType;
@@ -8,7 +8,7 @@ use crate::record::{Format, View};
 use crate::shape::Layout;
 
 /// The new value of a buffer of `nbytes`, in `format` (as [`crate::record::written_format`] gives it), after `x`, which has
-/// the view's dtype and sizes, was written over `view`. `old` is what the buffer held; unused when the view covers it.
+/// the view's dtype and sizes, was written over `view`. `old` is the buffer's old value; unused if the view covers it.
 pub fn write<'m>(
     x: V<'m>,
     old: impl FnOnce() -> V<'m>,
@@ -27,7 +27,7 @@ pub fn write<'m>(
         let whole = flat(old, format.dtype);
         return scatter(whole, x, &view.layout).reshape(&format.sizes);
     }
-    // The buffer's size is no multiple of the view's elements: the bytes are written.
+    // The buffer's size is not a multiple of the view's element size: bytes are written.
     let size = view.dtype.size() as i64;
     let mut bytes = Layout {
         sizes: view.layout.sizes.clone(),

@@ -1,6 +1,6 @@
-//! Memory that somebody else owns and lends for reading: a program's own array. Read here where it is the host's.
+//! Memory that somebody else owns and lends for reading, such as an array of the user's program. Host memory is read here.
 //!
-//! **Invariant:** it is read only. Donation, which would write to memory that a program has finished with, is refused
+//! **Invariant:** it is read-only. Donation, which would write to memory that a program has finished with, is refused
 //! by the storage that holds it ([`crate::buffer::Storage::share`]).
 #![expect(unsafe_code, reason = "copies from an address that the lender answers for")]
 
@@ -8,7 +8,7 @@ use crate::buffer::Bytes;
 use crate::error::Result;
 use std::any::Any;
 
-/// Addresses that this is a multiple of serve every dtype, and every other dtype that the bytes are viewed as.
+/// Addresses that are multiples of this suit every dtype, and every other dtype that the bytes are viewed as.
 pub const ALIGN: usize = 16;
 
 pub struct Borrowed {
@@ -20,7 +20,7 @@ pub struct Borrowed {
 
 impl Borrowed {
     /// # Safety
-    /// `address` is readable, by whoever reads it, for `len` bytes, which nobody writes, until `owner` is dropped.
+    /// `address` is readable for `len` bytes by all its readers, and nobody writes these, until `owner` is dropped.
     pub unsafe fn new(address: usize, len: usize, owner: Box<dyn Any + Send + Sync>) -> Borrowed {
         Borrowed { address, len, _owner: owner }
     }
@@ -37,7 +37,7 @@ impl Bytes for Borrowed {
 
     fn read(&self, offset: usize, destination: &mut [u8]) -> Result<()> {
         assert!(offset + destination.len() <= self.len, "a read stays within its memory");
-        // SAFETY: within the range that is readable, says `new`; nobody writes it.
+        // SAFETY: within the range that is readable by the contract of `new`; nobody writes it.
         unsafe {
             let source = std::ptr::with_exposed_provenance::<u8>(self.address + offset);
             std::ptr::copy_nonoverlapping(source, destination.as_mut_ptr(), destination.len());

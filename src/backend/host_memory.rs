@@ -22,7 +22,7 @@ pub fn address(call: &Call, mem: MemRef) -> Option<usize> {
     }
 }
 
-/// Makes the first `nbytes` bytes of an output zeros.
+/// Fills the first `nbytes` bytes of an output with zeros.
 pub fn clear_output(call: &Call, output: usize, nbytes: usize) {
     // SAFETY: the caller of `run` lends us the memory of every output for writing, as large as the plan says.
     unsafe {

@@ -22,7 +22,7 @@ fn bytes(tensor: &HostTensor) -> &mut [u8] {
     slice(tensor.data, tensor.sizes.iter().product::<i64>() as usize * tensor.dtype.size())
 }
 
-/// What ranks that all have what this one has would make of it: rows again and again, or the first of them, times a number.
+/// The result if all ranks had the data of this one: rows again and again, or the first of them, times a number.
 fn filled(x: &HostTensor, y: &HostTensor, times: f32) {
     let (from, to) = (bytes(x), bytes(y));
     for (at, four) in to.chunks_exact_mut(4).enumerate() {
@@ -32,13 +32,13 @@ fn filled(x: &HostTensor, y: &HostTensor, times: f32) {
     }
 }
 
-/// What a communicator is to do.
+/// Behaviour of a communicator.
 #[derive(Clone, Copy)]
 struct Way {
     has_lane: bool,
     /// The collective that fails, of all that it is asked for.
     fails_at: u64,
-    /// What waits on the lane is done together, where nothing speaks against that, the last one first.
+    /// Collectives waiting on the lane are done together where possible, the last one first.
     is_merged: bool,
 }
 
@@ -87,7 +87,7 @@ fn communicator(name: &str, way: Way) -> Arc<Communicator> {
     })
 }
 
-/// Communicators for a random program, which writes their numbers where it has them.
+/// Communicators for a random program; writes their numbers into its scalars.
 fn communicators(scalars: &mut [u64], way: Way) -> Vec<Arc<Communicator>> {
     let made: Vec<_> = (0..COMMUNICATORS).map(|n| communicator(&format!("{n}"), way)).collect();
     for (slot, communicator) in made.iter().enumerate() {
@@ -145,7 +145,7 @@ fn random_programs_have_the_same_bits_on_lanes() {
     assert!(saved > 20, "{saved} programs could do with less");
 }
 
-/// Checked, as all are.
+/// Checked, as all plans are.
 fn plan_within(target: &Cpu, graph: &Graph, donors: &[Option<u32>], limit: u64) -> Plan {
     let (inputs, scalars) = leaves(graph);
     let mode = PlanMode::Within(limit);

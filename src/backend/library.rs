@@ -11,7 +11,7 @@ pub fn open(file: &Path) -> Result<Library, String> {
     unsafe { Library::new(file) }.map_err(why)
 }
 
-/// A function of a library. Errors: there is none of that name.
+/// A function of a library. Error: it has none of that name.
 ///
 /// # Safety
 /// `T` must be its type.
@@ -20,7 +20,7 @@ pub unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, String
     unsafe { library.get::<T>(name) }.map(|f| *f).map_err(why)
 }
 
-/// What the loader says: the crate's own words only say which call failed.
+/// The loader's message: the crate's own only names the call that failed.
 fn why(error: libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -1,9 +1,8 @@
-//! Memory that comes back: blocks are kept by size class, so that a training step that allocates what the step before
-//! it freed asks the system or the device for nothing (a first touch of a page costs more than the work on it, and a
-//! device may have to wait).
+//! Pooled memory: freed blocks are kept by size class, so that a training step reuses the blocks of the step before it and asks
+//! the system or the device for nothing (a first touch of a page costs more than the work on it, and a device may have to wait).
 //!
-//! **Invariant:** a block belongs either to one [`Memory`] or to the pool's free lists, never to both; the pool
-//! keeps at most as many free bytes as were ever live at once.
+//! **Invariant:** a block belongs either to one [`Memory`] or to the pool's free lists, never to both; the pool keeps at most as
+//! many free bytes as were ever live at once.
 #![expect(unsafe_code, reason = "raw allocation")]
 
 use crate::error::{Code, Error, Result};
@@ -16,19 +15,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 const MIN_ALIGN: usize = 64;
-/// Size and alignment from which blocks are worth large pages.
+/// Size from which blocks are worth huge pages, and the alignment of those.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Where a pool's blocks come from.
+/// The source of a pool's blocks.
 pub trait Supply: Send + Sync {
     /// The address of `nbytes` bytes (a size class, so at least 64), contents undefined, aligned to at least 64 bytes.
     /// Error: `OutOfMemory`.
     fn allocate(&self, nbytes: usize) -> Result<usize>;
 
-    /// Gives back what `allocate` gave for so many bytes.
+    /// Takes back the address that `allocate` gave for `nbytes` bytes.
     fn release(&self, address: usize, nbytes: usize);
 
-    /// Size classes are at most so far apart.
+    /// The largest distance between neighbouring size classes, in bytes.
     fn coarsest(&self) -> usize;
 
     /// Whether it keeps free blocks itself: then the pool keeps none.
@@ -37,7 +36,8 @@ pub trait Supply: Send + Sync {
     }
 }
 
-/// One block of memory, contents undefined, or a part of one. Goes back to its pool when dropped, the whole after its last part.
+/// A block of memory, contents undefined, or a part of one. Dropping it returns it to its pool; a divided block goes
+/// back with its last part.
 pub struct Memory {
     address: usize,
     len: usize,
@@ -49,16 +49,16 @@ enum Owner {
     Part(#[expect(dead_code, reason = "kept, not read")] Part),
 }
 
-/// Gives a block back.
+/// Returns the block when dropped.
 struct Lease {
     block: Block,
     pool: Arc<Pool>,
 }
 
-/// A block in parts, for as long as one of them is there.
+/// A divided block, alive as long as one of its parts.
 pub struct Whole {
     lease: Lease,
-    /// Bytes of parts that are not there any more.
+    /// Bytes of parts that have been dropped.
     idle: AtomicU64,
 }
 
@@ -73,23 +73,23 @@ struct Block {
     class: usize,
 }
 
-/// Bytes held by a pool. `live` and `pooled` count size classes, not requests.
+/// Bytes held by a pool. `live_bytes` and `pool_bytes` count size classes, not requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub live_bytes: u64,
     pub peak_bytes: u64,
     pub pool_bytes: u64,
-    /// Of `live_bytes`, parts of blocks that are not there any more while others are.
+    /// Of `live_bytes`, dropped parts of blocks that still have others.
     pub idle_bytes: u64,
-    /// The most of both at once.
+    /// Peak of `live_bytes` and `pool_bytes` together.
     pub peak_reserved_bytes: u64,
-    /// Blocks that were asked of the operating system, or of the device.
+    /// Blocks requested from the operating system or the device.
     pub fresh_blocks: u64,
 }
 
 pub struct Pool {
     supply: Box<dyn Supply>,
-    /// What took its place before the first block.
+    /// The supply that replaced it before the first block.
     given: OnceLock<Box<dyn Supply>>,
     /// Free blocks by size class, the last freed one on top, each with the time it was freed.
     free: Mutex<BTreeMap<usize, Vec<(Block, u64)>>>,
@@ -103,7 +103,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Of host memory.
+    /// A pool of host memory.
     pub fn new() -> Arc<Pool> {
         Arc::default()
     }
@@ -114,7 +114,8 @@ impl Pool {
         Arc::new(pool)
     }
 
-    /// From now on blocks come from `supply`. Error: `InvalidArgument` when some came from the other already.
+    /// Takes blocks from `supply` from now on. Error: `InvalidArgument` if blocks were allocated, or the supply
+    /// replaced, before.
     pub fn replace(&self, supply: Box<dyn Supply>) -> Result<()> {
         let refused = {
             let _free = self.free.lock();
@@ -169,24 +170,23 @@ impl Pool {
         }
     }
 
-    /// Starts measuring the peak again from what is live now.
+    /// Restarts the peaks from the current values.
     pub fn reset_peak(&self) {
         let live = self.live.load(Ordering::Relaxed);
         self.peak.store(live, Ordering::Relaxed);
         self.peak_reserved.store(live + self.pooled.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Gives free blocks back to where they came from, those unused for longest first, until at most `keep` bytes
-    /// are left.
+    /// Returns free blocks to the supply, the least recently used first, until at most `keep` bytes are left.
     pub fn trim(&self, keep: u64) {
-        // A device may have to wait before it takes a block back, and others want the lock.
+        // Without the lock, which others want: a device may have to wait before it takes a block back.
         while let Some(Block { address, class }) = self.oldest_beyond(keep) {
             self.supply().release(address, class);
         }
     }
 
-    /// Before a new block that is to come again and again: if no free one serves, as many bytes of those unused for longest go back
-    /// to where they came from.
+    /// Called before allocating a new block that will be needed again and again: if no free block fits, returns as many
+    /// bytes of the least recently used ones to the supply.
     pub fn make_way(&self, nbytes: usize) {
         let Some(class) = size_class(nbytes, self.supply().coarsest()) else { return };
         if !self.free.lock().contains_key(&class) {
@@ -194,7 +194,7 @@ impl Pool {
         }
     }
 
-    /// The free block unused for longest, taken out, if there are more bytes than `keep`.
+    /// Takes out the least recently used free block if more than `keep` bytes are free.
     fn oldest_beyond(&self, keep: u64) -> Option<Block> {
         let mut free = self.free.lock();
         if self.pooled.load(Ordering::Relaxed) <= keep {
@@ -212,7 +212,7 @@ impl Pool {
         Some(block)
     }
 
-    /// A free block; if there is none, one is about to come from the supply.
+    /// A free block; if there is none, counts one to come from the supply.
     fn take(&self, class: usize) -> Option<Block> {
         let mut free = self.free.lock();
         let Some(blocks) = free.get_mut(&class) else {
@@ -274,7 +274,7 @@ impl Memory {
         self.address
     }
 
-    /// Bytes asked for.
+    /// Bytes requested.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -283,8 +283,8 @@ impl Memory {
         self.len == 0
     }
 
-    /// Parts of a block by their bytes, which are within it; and the block, for as long as one of them is there. Parts of a part
-    /// are not made.
+    /// Divides a block into parts, given as byte ranges within it; also returns the block, which lives as long as one
+    /// of them. Panics for a part, which cannot be divided again.
     pub fn parts(self, parts: &[Range<usize>]) -> (Vec<Memory>, Weak<Whole>) {
         let Memory { address, len, owner } = self;
         let Owner::Whole(lease) = owner else { panic!("a part is not divided again") };
@@ -299,7 +299,7 @@ impl Memory {
 }
 
 impl Whole {
-    /// Of parts that are not there any more.
+    /// Bytes of parts that have been dropped.
     pub fn idle_bytes(&self) -> u64 {
         self.idle.load(Ordering::Relaxed)
     }
@@ -325,7 +325,7 @@ impl Drop for Whole {
     }
 }
 
-/// The host's memory: aligned to 64 bytes, or to 2 MiB when it is that large.
+/// Host memory, aligned to 64 bytes, or to 2 MiB for blocks of that size.
 struct Host;
 
 impl Host {
@@ -369,7 +369,7 @@ fn advise_huge_pages(start: *mut u8, class: usize) {
 #[cfg(not(target_os = "linux"))]
 fn advise_huge_pages(_: *mut u8, _: usize) {}
 
-/// Sizes round up to eight steps a doubling, or to the coarsest step: at most an eighth is wasted.
+/// Rounds up to one of eight sizes per doubling, or to the coarsest step: at most an eighth is wasted.
 fn size_class(nbytes: usize, coarsest: usize) -> Option<usize> {
     let n = nbytes.max(MIN_ALIGN);
     let step = (1usize << n.ilog2()) / 8;
@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(pool.stats().live_bytes, 0);
     }
 
-    /// Counts what it gave, and has only so much.
+    /// Tracks the blocks that it gave, and has limited memory.
     #[derive(Default)]
     struct Counted {
         given: Arc<Mutex<BTreeMap<usize, usize>>>,
@@ -518,7 +518,7 @@ mod tests {
         assert!(given.lock().is_empty());
     }
 
-    /// Gives what a [`Counted`] has, and wants every free block back.
+    /// Allocates from a [`Counted`], and wants every free block back.
     struct Keeping(Counted);
 
     impl Supply for Keeping {

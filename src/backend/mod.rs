@@ -1,4 +1,4 @@
-//! What runs plans. A backend is the trait below, and as little else as possible.
+//! Backends compile and run plans. A backend is the trait below, and as little else as possible.
 //!
 //! **Invariant:** touches device memory and its own code; does not rewrite graphs and does not read the environment.
 
@@ -37,29 +37,29 @@ use std::sync::{Arc, Weak};
 pub trait Backend: Target + Send + Sync {
     fn name(&self) -> &'static str;
 
-    /// From now on plans have no lanes: the program has collectives that are waited for when they start, which must not pass
-    /// others.
+    /// From now on plans have no lanes: the program has collectives that block when they start and must not overtake others.
     fn keep_collectives_in_order(&self) {}
 
     /// Everything about this backend that a compiled program depends on; part of the cache key.
     fn fingerprint(&self) -> String;
 
-    /// Kinds of products on the CPU for which it is measured who computes them fastest, and who does. None on other backends.
+    /// Classes of CPU matrix products, each with the implementation that was measured to be the fastest. Empty on other
+    /// backends.
     fn product_choices(&self) -> Vec<(String, &'static str)> {
         Vec::new()
     }
 
-    /// What its user should know of it: something is missing, so that it is slower than it could be.
+    /// Warning for the user about a missing component that makes the backend slower than it could be.
     fn missing_features(&self) -> Option<String> {
         None
     }
 
-    /// Of a compile that is under way: how many kernels are compiled, of how many; zeros where that takes no time.
+    /// Progress of the compile under way: kernels compiled, and their total; zeros where that takes no time.
     fn kernels_compiled(&self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// What addresses of inputs must be multiples of, in bytes.
+    /// Required alignment of input addresses, in bytes.
     fn input_alignment(&self) -> usize {
         256
     }
@@ -67,43 +67,43 @@ pub trait Backend: Target + Send + Sync {
     /// Whether it computes a composite whole; the others are decomposed before planning.
     fn supports(&self, op: Op) -> bool;
 
-    /// Which nodes a second engine computes for it: these become modules ([`crate::passes::outline`]).
+    /// The predicate for nodes that a second engine computes: these become modules ([`crate::passes::outline`]).
     fn engine_says(&self) -> Option<Says> {
         None
     }
 
-    /// The same memory with such an engine, for programs that turn out to be faster there.
+    /// A backend on the same memory with such an engine, for programs that turn out to be faster there.
     fn second_engine(&self) -> Option<&dyn Backend> {
         None
     }
 
-    /// What that engine did.
+    /// Counters of that engine.
     fn engine_counts(&self) -> EngineCounts {
         EngineCounts::default()
     }
 
-    /// Where its memory comes from.
+    /// The pool of its memory.
     fn pool(&self) -> &Arc<Pool>;
 
-    /// Where memory of the host's comes from that its kernels reach.
+    /// The pool of host memory that its kernels can access.
     fn host_pool(&self) -> &Arc<Pool>;
 
-    /// Where its memory is.
+    /// The location of its memory.
     fn location(&self) -> Location {
         Location::HOST
     }
 
-    /// Does `work`, which puts things on the location's queue, when nobody else does so.
+    /// Runs `work`, which enqueues on the location's queue, while nobody else does.
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         work()
     }
 
-    /// Whether a program without functions of the program's own may run on any thread.
+    /// Whether a program that calls no function of the user's program may run on any thread.
     fn runs_on_any_thread(&self) -> bool {
         false
     }
 
-    /// Whether it computes a step by a function of the program's.
+    /// Whether the kernel calls a function of the user's program.
     fn calls_host(&self, kernel: &Kernel) -> bool {
         matches!(kernel, Kernel::Node { op: Op::Host, .. })
     }
@@ -113,18 +113,18 @@ pub trait Backend: Target + Send + Sync {
         Ok(Box::new(HostBytes(self.pool().allocate(nbytes)?)))
     }
 
-    /// Likewise, in parts: bytes of the whole.
+    /// As [`Backend::allocate`], divided into parts: byte ranges of the whole.
     fn allocate_parts(&self, nbytes: usize, parts: &[Range<usize>]) -> Result<Parts> {
         let of = |memory| Box::new(HostBytes(memory)) as Box<dyn Bytes>;
         Ok(Parts::new(self.pool().allocate(nbytes)?, parts, of))
     }
 
-    /// Likewise of the host's, which kernels reach, too.
+    /// As [`Backend::allocate`], in host memory that kernels can access.
     fn allocate_on_host(&self, nbytes: usize) -> Result<Box<dyn Bytes>> {
         Ok(Box::new(HostBytes(self.host_pool().allocate(nbytes)?)))
     }
 
-    /// Memory of the location's that somebody else lends.
+    /// Wraps memory at the location that somebody else lends.
     fn borrow(&self, memory: Borrowed) -> Box<dyn Bytes> {
         Box::new(memory)
     }
@@ -132,12 +132,12 @@ pub trait Backend: Target + Send + Sync {
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>>;
 }
 
-/// One block of memory as several.
+/// One block of memory, divided into parts.
 pub struct Parts {
-    /// Of the whole.
+    /// Address of the whole.
     pub address: usize,
     pub parts: Vec<Box<dyn Bytes>>,
-    /// The whole, for as long as one of them is there.
+    /// The whole, alive as long as one of its parts.
     pub whole: Weak<Whole>,
 }
 
@@ -149,12 +149,12 @@ impl Parts {
     }
 }
 
-/// Since the backend was made.
+/// Counters of an engine since the backend was made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EngineCounts {
     /// Modules compiled.
     pub compiled: u64,
-    /// Read from disk instead.
+    /// Modules read from disk instead.
     pub loaded: u64,
     /// Runs of modules.
     pub runs: u64,
@@ -164,7 +164,7 @@ pub struct EngineCounts {
 pub trait Executable: Send + Sync {
     fn run(&self, call: &Call) -> Outcome;
 
-    /// `None` if a run is one thing.
+    /// `None` if a run cannot be split into steps.
     fn stepwise(&self) -> Option<&dyn Stepwise> {
         None
     }
@@ -172,25 +172,25 @@ pub trait Executable: Send + Sync {
 
 /// An executable that can run some steps of the plan now and the rest later.
 pub trait Stepwise {
-    /// Runs the steps that `next` says, in order; it is told whether all before have ended, and none failed. What they depend on has
-    /// run, without a failure and on the same memory.
+    /// Runs the steps that `next` returns, in order; `next` is told whether all earlier ones have ended and none
+    /// failed. Their dependencies have run without a failure, on the same memory.
     fn run_steps(&self, call: &Call, next: &mut dyn FnMut(bool) -> Option<usize>) -> Outcome;
 }
 
 /// Addresses for one run. The caller keeps the memory alive and exclusive until `run` returns.
 pub struct Call<'a> {
     pub inputs: &'a [usize],
-    /// Inputs that have no value because an earlier program failed to make it: as if a step had failed to write them.
+    /// Inputs without a value because an earlier program failed to make it: as if a step had failed to write them.
     pub poisoned: &'a [(u32, Error)],
-    /// The derived cache of every input whose memory stays as it is until it is donated; may be empty.
+    /// The derived cache of every input whose memory stays unchanged until it is donated; may be empty.
     pub derived: &'a [Option<&'a DerivedCache>],
-    /// Aligned as memory of the location is, other than inputs; 0 where there was no memory: steps that need it fail.
+    /// Aligned as the location's memory is, unlike inputs; 0 where there was no memory: steps that need it fail.
     pub outputs: &'a [usize],
-    /// Likewise.
+    /// Likewise, of the arena.
     pub arena: usize,
-    /// Likewise, of the host's block: what was offloaded.
+    /// Likewise, of the host block, for offloaded values.
     pub host: usize,
-    /// Likewise, of the block of results, in which the outputs that the plan says may lie, or not.
+    /// Likewise, of the block of results. The outputs that the plan places there may lie in it or elsewhere.
     pub results: usize,
     /// The argument block: 8 bytes a slot.
     pub scalars: &'a [u64],
@@ -200,32 +200,32 @@ pub struct Call<'a> {
 /// Is notified of every step that runs, by the thread that runs it.
 pub trait Watch: Sync {
     fn begin(&self, step: usize);
-    /// Operands of the step that runs were copied to the host, and results back.
+    /// The running step's operands were copied to the host, and its results back.
     fn was_copied(&self);
     fn end(&self, step: usize, failed: bool);
-    /// Instead of its end: the step that began goes on, on a lane.
+    /// Called instead of `end` when the step continues on a lane.
     fn goes_on(&self, _step: usize) {}
-    /// Nothing runs but what is on lanes until this step has ended there.
+    /// Only lanes run until this step has ended on its lane.
     fn waits(&self, _step: usize) {}
-    /// It has.
+    /// The step has ended on its lane.
     fn landed(&self, _step: usize, _ended: &Ended) {}
 }
 
-/// How a run ended. A failed step leaves its results unwritten; what depends on them is skipped, the rest runs.
+/// The outcome of a run. A failed step leaves its results unwritten; steps that depend on them are skipped, the rest runs.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Every output that could not be computed.
     pub failed: Vec<Failure>,
-    /// Failures that no output shows, with the step.
+    /// Failures that affect no output, with the step.
     pub unseen: Vec<(Option<u32>, Error)>,
 }
 
 #[derive(Debug)]
 pub struct Failure {
     pub output: u32,
-    /// The step of the plan that is to blame; `None` when it is a poisoned input.
+    /// The step of the plan that failed; `None` if no step is to blame, as for a poisoned input.
     pub step: Option<u32>,
     pub error: Error,
-    /// Whether some of it may be written: then donated memory does not hold the old value any more.
+    /// Whether the output may be partly written; donated memory then no longer holds the old value.
     pub torn: bool,
 }

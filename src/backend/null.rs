@@ -1,4 +1,4 @@
-//! A backend without kernels: every output of a program is zeros. It runs nothing, so what is measured with it is the
+//! A backend without kernels: every output of a program is zeros. It runs nothing, so measurements with it show the
 //! time of everything else; and it plans for any machine.
 
 use super::host_memory::clear_output;

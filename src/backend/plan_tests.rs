@@ -79,7 +79,7 @@ pub fn run(backend: &dyn Backend, plan: &Plan, arrays: &[Array], scalars: &[u64]
     run_by(backend, plan, (arrays, scalars), |executable, call| executable.run(call))
 }
 
-/// As [`run`], in the way that `way` says.
+/// As [`run`], run by `way`.
 pub fn run_by(
     backend: &dyn Backend,
     plan: &Plan,
@@ -141,8 +141,8 @@ impl Target for Apart<'_> {
     }
 }
 
-/// A kernel over rows between casts of its operands and what is done to its first result: one number a row scales it, and
-/// another tensor is added. With `stored`, the casts are outputs.
+/// A kernel over rows between casts of its operands and an epilogue on its first result: one number a row scales it,
+/// and another tensor is added. With `stored`, the casts are outputs.
 fn between_maps(op: Op, half: DType, rows: [i64; 2], stored: bool) -> Graph {
     let mut m = Make::default();
     let [r, c] = rows;
@@ -183,8 +183,8 @@ fn between_maps(op: Op, half: DType, rows: [i64; 2], stored: bool) -> Graph {
     m.0.finish(outputs)
 }
 
-/// Kernels over rows read operands of half types and go on through a program: with the bits that they have when every
-/// value is stored, and near to what the graph says.
+/// Kernels over rows read operands of half types and have epilogues: with the bits that they have when every value is
+/// stored, and close to the results of the graph.
 pub fn rows_between_maps(backend: &dyn Backend) {
     let ops = [
         Op::LayerNorm,
@@ -222,8 +222,8 @@ pub fn rows_between_maps(backend: &dyn Backend) {
     }
 }
 
-/// Operations one after the other in one region, each of a record of its own: a square, and what reads it as it is and as
-/// other types. `kept`: the square itself is a result.
+/// Operations one after the other in one region, each of a record of its own: a square, and readers that use it as it
+/// is and as other types. `kept`: the square itself is a result.
 fn readers_of_a_square(half: DType, kept: bool) -> Graph {
     let mut m = Make::default();
     let [x, big] = [0, 1].map(|i| m.input(i, half, &[5, 67]));
@@ -243,7 +243,7 @@ fn readers_of_a_square(half: DType, kept: bool) -> Graph {
     m.0.finish(outputs)
 }
 
-/// What a half type cannot hold is rounded for everybody who can tell, exactly as the graph says.
+/// Values that a half type cannot hold are rounded for every reader that can tell, exactly as in the graph.
 pub fn halves_are_rounded_for_their_readers(backend: &dyn Backend) {
     for half in [DType::F16, DType::BF16] {
         for kept in [false, true] {

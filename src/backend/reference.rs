@@ -1,5 +1,5 @@
-//! The reference backend: interprets plans through the rows of the table, slowly and obviously. What other backends
-//! are compared with.
+//! The reference backend: interprets plans through the rows of the table, slowly and obviously. Other backends are
+//! compared with it.
 
 use super::host_memory::{read_operand, write_operand};
 use super::memory::Pool;
@@ -101,7 +101,7 @@ fn run_node(op: Op, attrs: &Attrs, inputs: &[Array]) -> Result<Vec<Array>> {
     evaluate(op, &inputs.iter().collect::<Vec<_>>(), attrs, &outs)
 }
 
-/// The operands of a node whose first result has type `dtype`, as the types that they should have.
+/// The operands of a node whose first result has type `dtype`, with half inputs that it accepts widened to `dtype`.
 fn widened(op: Op, operands: Vec<Array>, dtype: DType) -> Result<Vec<Array>> {
     let widen = |(i, operand): (usize, Array)| {
         let half = accepts_half_input(op, i) && operand.ty.dtype.is_half_of(dtype);
@@ -110,7 +110,7 @@ fn widened(op: Op, operands: Vec<Array>, dtype: DType) -> Result<Vec<Array>> {
     operands.into_iter().enumerate().map(widen).collect()
 }
 
-/// A node kernel's results are what the plan says they are.
+/// Computes a node kernel, whose result types are the plan's.
 fn compute_node(op: Op, attrs: &Attrs, reads: &[Array], writes: &[Operand]) -> Result<Vec<Array>> {
     let outs: Vec<Ty> = writes.iter().map(|w| Ty::new(w.dtype, &w.layout.sizes)).collect();
     evaluate(op, &reads.iter().collect::<Vec<_>>(), attrs, &outs)
@@ -153,7 +153,7 @@ fn run_instr(instr: &Instr, args: &[&Array], body: &LoopBody) -> Result<Array> {
             run_node(Op::Broadcast, &everywhere, &number)?
         }
         op if op.draws() => vec![random(args, instr.dtype, body)],
-        // `cast` to a half type rounds; whatever else has a half type stays in f32.
+        // `cast` to a half type rounds; every other operation of a half type stays in f32.
         Op::Cast => evaluate(Op::Cast, args, &instr.attrs, &[Ty::new(instr.dtype, &body.sizes)])?,
         op => {
             evaluate(op, args, &instr.attrs, &[Ty::new(compute_dtype(instr.dtype), &body.sizes)])?
@@ -162,7 +162,7 @@ fn run_instr(instr: &Instr, args: &[&Array], body: &LoopBody) -> Result<Array> {
     Ok(result.remove(0))
 }
 
-/// `(seed, offset, linear index)`, each for every point.
+/// Random numbers of `(seed, offset, linear index)`, each given at every point.
 fn random(args: &[&Array], dtype: DType, body: &LoopBody) -> Array {
     let mut y = Array::zeros(&Ty::new(dtype, &body.sizes));
     for i in 0..y.len() {

@@ -1,9 +1,8 @@
-//! Runs the steps of a plan in order and keeps a failure from spreading further than it must: what a failed step
-//! should have written is *poisoned*, steps that read poisoned bytes are skipped (and poison what they should have
-//! written), the others run.
+//! Runs the steps of a plan in order and contains failures: the bytes that a failed step should have written are *poisoned*,
+//! steps that read poisoned bytes are skipped (and poison the bytes that they should have written), the others run.
 //!
-//! **Invariant:** without a failure nothing is tracked. Memory is compared byte for byte, because the plan reuses it:
-//! a step that runs heals what it writes.
+//! **Invariant:** without a failure nothing is tracked. Memory is compared byte for byte, because the plan reuses it: a step
+//! that runs heals the bytes that it writes.
 
 use super::{Call, Failure, Outcome};
 use crate::error::{Code, Error, Result};
@@ -15,16 +14,16 @@ use std::iter;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's
-/// writes untouched, unless its error says otherwise or is `OutOfMemory`: what it was to write is torn then.
+/// Calls `exec` with the index of every step whose operands are sound. A failed `exec` must have left the step's writes
+/// untouched, unless its error says otherwise or is `OutOfMemory`: then they are torn.
 pub fn run_steps(plan: &Plan, call: &Call, mut exec: impl FnMut(usize) -> Result<()>) -> Outcome {
     let mut steps = 0..plan.steps.len();
     run_some_steps(plan, call, &mut |_| steps.next(), |index, _| exec(index).map(|()| None))
 }
 
-/// As [`run_steps`], of the steps that `next` says, which is told whether all before have ended, and none failed; what they depend on
-/// has run without a failure. `exec` may put a step that is done later on a lane: it is given what was put on that lane before by this
-/// run and has not ended, and returns a ticket.
+/// As [`run_steps`], for the steps that `next` returns. `next` is told whether all earlier steps have ended and none
+/// failed; the dependencies of its steps have run without a failure. `exec` may put a step that is done later on a lane
+/// and return a ticket; it is given the ticket of the last step that this run put on that lane, if it has not ended.
 pub fn run_some_steps(
     plan: &Plan,
     call: &Call,
@@ -52,15 +51,15 @@ struct Run<'a, F> {
     plan: &'a Plan,
     call: &'a Call<'a>,
     exec: F,
-    /// Otherwise every step has to be looked at.
+    /// If false, the memory of every step has to be checked.
     has_memory: bool,
     poison: Poison<'a>,
-    /// Outputs of which some may be written.
+    /// Outputs that may be partly written.
     torn: Vec<u32>,
     in_flight: InFlight,
 }
 
-/// Steps on lanes, in the order in which they were started. Whatever happens, they end before their memory is given away.
+/// Steps on lanes, in starting order. Whatever happens, they end before their memory is given away.
 #[derive(Default)]
 struct InFlight(Vec<Started>);
 
@@ -135,7 +134,8 @@ impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
         self.poison.spread_step(step, blame);
     }
 
-    /// Waits for what has to be done before a step. One that is not put on its lane comes after all that are there.
+    /// Waits for the steps that must end before this one. A collective that is not put on its lane comes after all that
+    /// are there.
     fn land_before(&mut self, index: usize) {
         if self.in_flight.0.is_empty() {
             return;
@@ -148,7 +148,7 @@ impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
         });
     }
 
-    /// Waits for those in flight that `is_due` says, and for what was put on their lanes before.
+    /// Waits for the steps in flight that are due, and for those put on their lanes before them.
     fn land(&mut self, is_due: impl Fn(&Started) -> bool) {
         while let Some(due) = self.in_flight.0.iter().find(|started| is_due(started)) {
             let lane = due.communicator;
@@ -161,7 +161,7 @@ impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
             let step = &self.plan.steps[index];
             match ended.result {
                 Ok(()) => self.succeed(step),
-                // It was not done because of what failed before it on its lane.
+                // With poisoned reads it was skipped: an earlier step on its lane failed.
                 Err(error) => match step.reads.iter().find_map(|read| self.poison.touches(read)) {
                     Some(blame) => self.poison.spread_step(step, blame),
                     None => self.fail(index, error),
@@ -171,7 +171,7 @@ impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
     }
 }
 
-/// The outputs that are computed from some of these inputs.
+/// The outputs that depend on some of these inputs.
 pub fn reached(plan: &Plan, inputs: &[u32]) -> Vec<u32> {
     let mut reach = Poison::new(plan);
     let blame = reach.blame(None, Error::new(Code::Internal, ""));
@@ -188,8 +188,8 @@ pub fn reached(plan: &Plan, inputs: &[u32]) -> Vec<u32> {
     reach.outcome(&[]).failed.iter().map(|failure| failure.output).collect()
 }
 
-/// Runs a kernel. Error: also the one that it panicked with, for want of another way out; some of its results may be written
-/// then.
+/// Runs a kernel. Errors: its own, and one that it panicked with for want of another way out; some of its results may
+/// be written then.
 fn contained<T>(kernel: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(kernel)).unwrap_or_else(|panic| match panic.downcast() {
         Ok(error) => Err(*error),
@@ -197,7 +197,7 @@ fn contained<T>(kernel: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Whether there was memory for all that the steps need.
+/// Whether there was memory for everything that the steps need.
 fn has_memory(plan: &Plan, call: &Call) -> bool {
     let has = |address: usize, nbytes: u64| address != 0 || nbytes == 0;
     let mut outputs = call.outputs.iter().zip(&plan.outputs);
@@ -207,7 +207,7 @@ fn has_memory(plan: &Plan, call: &Call) -> bool {
         && outputs.all(|(&address, output)| has(address, output.nbytes() as u64))
 }
 
-/// The error of a step that needs an output, an arena or a host's block for which there was no memory.
+/// The error of a step that needs an output, or the arena, host or results block, for which there was no memory.
 fn homeless(plan: &Plan, call: &Call, step: &Step) -> Option<Error> {
     let nbytes = |operand: &Operand| match operand.mem {
         MemRef::Output(n) if call.outputs[n as usize] == 0 => plan.outputs[n as usize].nbytes(),
@@ -222,7 +222,7 @@ fn homeless(plan: &Plan, call: &Call, step: &Step) -> Option<Error> {
     Some(Error::new(Code::OutOfMemory, format!("cannot allocate {missing} bytes")))
 }
 
-/// Says where; and what, unless the record that the step comes from says it better.
+/// Adds the call site and, unless the record that the step comes from names it better, the operation.
 pub fn explain(step: &Step, error: Error) -> Error {
     let error = error.at(step.site);
     match &step.kernel {
@@ -237,7 +237,8 @@ pub fn explain(step: &Step, error: Error) -> Error {
     }
 }
 
-/// Memory that does not overlap other memory. An output with a donor is in the space of that input, one in the block of results in that.
+/// Memory that overlaps no other space. An output with a donor is in the space of that input, one in the block of
+/// results in `Results`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
     Input(u32),
@@ -252,11 +253,11 @@ type Blame = usize;
 
 struct Poison<'a> {
     plan: &'a Plan,
-    /// Disjoint poisoned ranges: space and first byte → end and whose fault.
+    /// Disjoint poisoned ranges: space and first byte → end and the failure to blame.
     ranges: BTreeMap<(Space, u64), (u64, Blame)>,
     /// Outputs without bytes whose step failed.
     empty: BTreeMap<u32, Blame>,
-    /// The step that failed (`None`: an input was bad already) and how.
+    /// The failed step (`None`: a poisoned input) and its error.
     errors: Vec<(Option<u32>, Error)>,
 }
 
@@ -294,7 +295,7 @@ impl<'a> Poison<'a> {
         }
     }
 
-    /// The bytes of an operand; of one in very many pieces, those between too.
+    /// The bytes of an operand; if it has very many pieces, also the bytes between them.
     fn bytes(&self, operand: &Operand) -> Option<(Space, Vec<Range<u64>>)> {
         let layout = &operand.layout;
         let hull = || iter::once(first(layout)..layout.end()).collect();
@@ -336,7 +337,7 @@ impl<'a> Poison<'a> {
     }
 
     fn heal(&mut self, write: &Operand) {
-        // What may not have been written stays poisoned.
+        // Bytes that may not have been written stay poisoned.
         let written = runs(&write.layout).and_then(|runs| self.shifted(write, runs));
         if let Some((space, runs)) = written {
             runs.iter().for_each(|run| self.remove(space, run));
@@ -378,7 +379,7 @@ impl<'a> Poison<'a> {
             Some(Failure { output, step, error, torn: torn.contains(&output) })
         };
         let failed = (0..self.plan.outputs.len() as u32).filter_map(&mut failure).collect();
-        // An input that has no value is reported to whoever reads it.
+        // An input without a value is reported to its readers.
         let unseen = std::mem::take(&mut self.errors).into_iter().zip(seen);
         let unseen = unseen.filter(|((step, _), seen)| step.is_some() && !seen);
         Outcome { failed, unseen: unseen.map(|(error, _)| error).collect() }
@@ -392,15 +393,15 @@ fn first(layout: &Layout) -> i64 {
     layout.offset + back.sum::<i64>()
 }
 
-/// More ranges are not distinguished.
+/// The most ranges of an operand that are distinguished.
 const MOST_RUNS: i64 = 1 << 16;
 
-/// The flat elements of a layout as sorted ranges without gaps inside; `None` for too many of them.
+/// The flat elements of a layout as sorted dense ranges; `None` if there are too many.
 fn runs(layout: &Layout) -> Option<Vec<Range<i64>>> {
     if layout.numel() == 0 {
         return Some(Vec::new());
     }
-    // Repeated elements count once, and the order of dimensions does not count.
+    // Repeated elements count once, and the order of dimensions does not matter.
     let mut dims: Vec<(i64, i64)> =
         layout.strides.iter().copied().zip(layout.sizes.iter().copied()).collect();
     dims.retain(|&(stride, size)| stride != 0 && size != 1);

@@ -1,19 +1,19 @@
-//! Memory that the program gives: its allocator in the place of the system's or of the device's.
+//! Memory from the user program's allocator, in place of the system's or the device's.
 
 use super::memory::Supply;
 use crate::buffer::Location;
 use crate::error::{Code, Error, Result};
 
-/// An allocator of the program's, for memory at a location. It keeps what is free by itself.
+/// The user program's allocator for memory at a location. It keeps free memory itself.
 pub struct Supplied {
     pub location: Location,
-    /// Address of so many bytes, or 0.
+    /// Allocates that many bytes: their address, or 0.
     pub allocate: Box<dyn Fn(usize) -> usize + Send + Sync>,
-    /// Takes back an address, and what was asked for it.
+    /// Takes back an address; the second argument is the size that was requested for it.
     pub release: Box<dyn Fn(usize, usize) + Send + Sync>,
 }
 
-/// Sizes are multiples of this: what allocators align to anyway.
+/// Size classes are at most this far apart; allocators align to it anyway.
 const STEP: usize = 512;
 
 impl Supply for Supplied {

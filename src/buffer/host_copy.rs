@@ -1,5 +1,5 @@
-//! Copies to the host that a thread makes in the background, of memory that a later program overwrites: that waits for them
-//! where it would, or makes them itself. So it waits for nothing but a copy in progress, whatever that thread is held up by.
+//! Copies to the host, made by a background thread, of memory that a later program overwrites. Before it does, that program
+//! waits for a copy in progress or makes the copy itself, so nothing else that delays the thread delays the program.
 
 use super::{Bytes, internal};
 use crate::error::Result;
@@ -7,19 +7,19 @@ use parking_lot::Mutex;
 use std::mem::replace;
 use std::sync::Arc;
 
-/// Where the copied elements are.
+/// The copied elements.
 pub type Elements = Box<dyn AsMut<[u8]> + Send>;
-/// Copies what the memory holds; there is none for zeros.
+/// Copies the elements of the memory; `None` stands for zeros.
 pub type Read = Box<dyn FnOnce(Option<&dyn Bytes>) -> Result<Elements> + Send>;
-/// Memory that stays as it is for as long as it is kept.
+/// Memory that stays unchanged for as long as this is held.
 pub type Source = Option<Arc<Box<dyn Bytes>>>;
 
-/// A copy that was asked for.
+/// A requested copy.
 pub struct HostCopy(Mutex<State>);
 
 enum State {
     Asked(Read),
-    /// The memory is there, and stays until the copy is made.
+    /// The memory is ready, and kept until the copy is made.
     Ready(Read, Source),
     Made(Result<Elements>),
     Delivered,
@@ -30,7 +30,7 @@ impl HostCopy {
         HostCopy(Mutex::new(State::Asked(read)))
     }
 
-    /// Says what is to be copied, or why it is not there.
+    /// Provides the memory to copy, or the error for which there is none.
     pub fn fulfil(&self, source: Result<Source>) {
         let mut state = self.0.lock();
         *state = match (replace(&mut *state, State::Delivered), source) {
@@ -40,11 +40,11 @@ impl HostCopy {
         };
     }
 
-    /// Makes it, unless that has been done. Its source is there.
+    /// Makes the copy, unless that has been done. Its source is ready.
     pub fn make(&self) {
         let mut state = self.0.lock();
         *state = match replace(&mut *state, State::Delivered) {
-            // The memory is given up under the lock: who waits for that takes it over.
+            // The memory is released under the lock: a program that waits for the lock takes it over.
             State::Ready(read, source) => {
                 State::Made(read(source.as_deref().map(|bytes| &**bytes)))
             }
@@ -52,18 +52,18 @@ impl HostCopy {
         };
     }
 
-    /// Not to be made any more.
+    /// Cancels the copy.
     pub fn give_up(&self) {
         let given_up = replace(&mut *self.0.lock(), State::Delivered);
         drop(given_up);
     }
 
-    /// Whether nothing is read any more.
+    /// Whether the memory will not be read any more.
     pub(super) fn is_made(&self) -> bool {
         self.0.try_lock().is_some_and(|state| matches!(*state, State::Made(_) | State::Delivered))
     }
 
-    /// The elements, for who asked. Its source is there.
+    /// Delivers the elements, making the copy if necessary. Its source is ready.
     pub fn elements(&self) -> Result<Elements> {
         self.make();
         match replace(&mut *self.0.lock(), State::Delivered) {
@@ -73,7 +73,7 @@ impl HostCopy {
     }
 }
 
-/// Memory that a program takes over, of which copies may be ahead: nothing is written to it before [`Taken::make_copies`].
+/// Memory that a program takes over, possibly with pending copies: nothing is written to it before [`Taken::make_copies`].
 pub struct Taken {
     pub(super) bytes: Arc<Box<dyn Bytes>>,
     pub(super) copies: Vec<Arc<HostCopy>>,

@@ -1,14 +1,15 @@
 //! Programs as files in one folder, shared by processes and by versions of the library.
 //!
-//! One file a key, named by the key's hash: magic, format, checksum of the rest, the key's bytes, the program's bytes.
-//! A file is written next to its path and renamed to it, so a reader finds a whole one or none. What a crash, a full
-//! disk or another program left at that place fails the checksum, is removed, and counts as a miss.
+//! One file per key, named by the key's hash: magic, format, checksum of the rest, the key's bytes, the program's
+//! bytes. A file is written next to its path and renamed to it, so a reader finds a whole one or none. A file that a
+//! crash, a full disk or another program left there fails the checksum, is removed, and counts as a miss.
 //!
-//! The unfinished file is also the lock of its key: who holds it locked makes the program, others wait and find it
-//! finished. The system releases the lock of a process that died; the next one writes over what it left.
+//! The unfinished file is also the lock of its key: the holder of the lock makes the program, others wait and find it
+//! finished. The system releases the lock of a process that died; the next holder overwrites its unfinished file.
 //!
-//! A store costs the same however many files there are: the bytes that all take are a number in a file of its own, and only when that
-//! is beyond the limit, or is not there, are all files looked at and counted anew. Then so many go that it is long until the next time.
+//! The cost of a store does not depend on the number of files: their total size is a number in a file of its own, and
+//! only if it exceeds the limit, or is missing, are all files examined and counted again. Then enough of them are
+//! removed that this is not needed again for long.
 
 use super::key::Key;
 use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, TryLockError};
@@ -24,9 +25,9 @@ const FORMAT: u32 = 1;
 
 const FINISHED: &str = "program";
 const UNFINISHED: &str = "part";
-/// Has the bytes that all programs take, and their checksum.
+/// Holds the total bytes of all programs, and a checksum of that number.
 const USAGE: &str = "usage";
-/// The part of the limit that is made free at once.
+/// An eviction makes one part in this many of the limit free.
 const FREED: u64 = 8;
 
 /// How long to wait for another process that makes the same program.
@@ -43,16 +44,16 @@ pub struct Disk {
     patience: Duration,
 }
 
-/// What the folder has for a key.
+/// The result of looking for a key.
 pub enum Entry<P> {
     Found(P),
-    /// Nothing, and nobody else makes it: the caller should, and store it.
+    /// No program, and nobody else makes it: the caller should, and store it.
     Absent(Claim),
-    /// Nothing, and it cannot be stored now: because of an error, or because somebody else takes too long to make it.
+    /// No program, and it cannot be stored now: because of an error, or because somebody else takes too long to make it.
     Closed(Option<io::Error>),
 }
 
-/// The right to store the program of a key. Dropped unused it is anybody's again.
+/// The right to store the program of a key. If dropped unused, others can claim it.
 pub struct Claim {
     file: File,
     unfinished: PathBuf,
@@ -60,12 +61,12 @@ pub struct Claim {
     stored: bool,
 }
 
-/// What a store did to other programs.
+/// The effect of a store on other programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Evicted {
-    /// Programs that went.
+    /// Programs removed.
     pub programs: u64,
-    /// Files that were looked at.
+    /// Files examined.
     pub looked_at: u64,
 }
 
@@ -76,7 +77,7 @@ enum Stored {
 }
 
 impl Disk {
-    /// Touches nothing yet: the folder is made when the first program is.
+    /// Touches nothing yet: the folder is made for the first program.
     pub fn new(folder: PathBuf, limit: u64) -> Disk {
         Disk { folder, limit, patience: PATIENCE }
     }
@@ -85,8 +86,8 @@ impl Disk {
         &self.folder
     }
 
-    /// Looks for the program of `key`, waiting for another process that is making it. `decode` gives the program that
-    /// bytes stand for, if they do. Also returned: how many files were no programs, and were removed.
+    /// Looks for the program of `key`, waiting for another process that is making it. `decode` turns the bytes into a
+    /// program, if they are one. Also returns the number of files that were no programs and were removed.
     pub fn find<P>(&self, key: &Key, decode: impl Fn(&[u8]) -> Option<P>) -> (Entry<P>, u64) {
         let mut removed = 0;
         let mut look = || match self.read(key) {
@@ -108,7 +109,7 @@ impl Disk {
             }
             match self.claim(key) {
                 Err(error) => break Entry::Closed(Some(error)),
-                // Somebody may have stored it between the look and the claim.
+                // It may have been stored between the look and the claim.
                 Ok(Some(claim)) => break look().map_or(Entry::Absent(claim), Entry::Found),
                 Ok(None) if start.elapsed() > self.patience => break Entry::Closed(None),
                 Ok(None) => std::thread::sleep(pause),
@@ -118,7 +119,7 @@ impl Disk {
         (entry, removed)
     }
 
-    /// Stores a program, unless it is larger than the limit. The least recently used ones beyond the limit go.
+    /// Stores a program, unless it is larger than the limit. Removes the least recently used ones beyond the limit.
     pub fn store(&self, key: &Key, program: &[u8], mut claim: Claim) -> io::Result<Evicted> {
         let key = key.bytes();
         let body = [&(key.len() as u64).to_le_bytes()[..], &key, program].concat();
@@ -132,13 +133,13 @@ impl Disk {
         self.make_room(bytes.len() as u64)
     }
 
-    /// Counts bytes that were stored, and keeps the folder within its limit. What went otherwise is still counted, so that it is
-    /// looked at too early rather than too late.
+    /// Counts stored bytes, and keeps the folder within its limit. Programs removed by others are still counted, so
+    /// that the files are examined too early rather than too late.
     fn make_room(&self, stored: u64) -> io::Result<Evicted> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(self.folder.join(USAGE))?;
-        // One process after the other. The system releases it with the file.
+        // One process at a time. The system releases the lock with the file.
         file.lock()?;
         let total = usage_in(&file).map(|before| before.saturating_add(stored));
         let (total, evicted) = match total {
@@ -168,24 +169,24 @@ impl Disk {
             // Another key with the same hash: not ours, and not damaged.
             Some((other, _)) if other != key.bytes() => Stored::Nothing,
             Some((_, program)) => {
-                // Used just now. Where this is not allowed files grow old all the same.
+                // Marks it as used just now. Where this is not allowed, files age nevertheless.
                 file.set_times(FileTimes::new().set_modified(SystemTime::now())).ok();
                 Stored::Bytes(program.to_vec())
             }
         }
     }
 
-    /// How many files went.
+    /// Returns the number of files removed.
     fn remove(&self, key: &Key) -> u64 {
         fs::remove_file(self.path(key, FINISHED)).is_ok() as u64
     }
 
-    /// `None` while another process holds it.
+    /// `None` while another process holds the claim.
     fn claim(&self, key: &Key) -> io::Result<Option<Claim>> {
-        // For its user alone: what is in it runs.
+        // For its user alone, because its programs are run.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let unfinished = self.path(key, UNFINISHED);
-        // What is in it belongs to whoever holds the lock.
+        // Its content belongs to the holder of the lock.
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&unfinished)?;
         if !locked(&file, &unfinished)? {
             return Ok(None);
@@ -193,7 +194,7 @@ impl Disk {
         Ok(Some(Claim { file, unfinished, finished: self.path(key, FINISHED), stored: false }))
     }
 
-    /// How many programs the folder holds, whoever stored them, and their bytes; nothing where it cannot be read.
+    /// Number of programs in the folder, whoever stored them, and their bytes; zeros where it cannot be read.
     pub fn usage(&self) -> (u64, u64) {
         let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let finished = files.map(|entry| entry.path()).filter(|path| kind(path) == Some(FINISHED));
@@ -201,8 +202,8 @@ impl Disk {
         sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size))
     }
 
-    /// Looks at all files. Where programs are beyond the limit the least recently used ones go, and an eighth of it is free then; so
-    /// does what dead processes left unfinished. Also returned: the bytes of those that stay.
+    /// Examines all files. If the programs exceed the limit, removes the least recently used ones until an eighth of it
+    /// is free; also removes the unfinished files of dead processes. Also returns the bytes of the programs that stay.
     fn evict(&self) -> io::Result<(u64, Evicted)> {
         let mut programs = Vec::new();
         let mut evicted = Evicted::default();
@@ -232,7 +233,7 @@ impl Disk {
     }
 }
 
-/// What a file says of the folder's usage, if it is whole.
+/// The folder's usage according to the file, if that is whole.
 fn usage_in(file: &File) -> Option<u64> {
     let mut bytes = [0; 16];
     file.read_exact_at(&mut bytes, 0).ok()?;
@@ -252,7 +253,7 @@ impl Claim {
 }
 
 impl Drop for Claim {
-    /// The file goes while it is still locked, so that it is nobody else's.
+    /// Removes the file while it is still locked, so that no other process claims it.
     fn drop(&mut self) {
         if !self.stored {
             fs::remove_file(&self.unfinished).ok();
@@ -260,7 +261,7 @@ impl Drop for Claim {
     }
 }
 
-/// Locks the file that is at `path` now, if nobody else has it; `false` too if `file` is there no longer.
+/// Locks `file`; `false` if another process holds it, or if it is not the file at `path` any more.
 fn locked(file: &File, path: &Path) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => {}
@@ -278,7 +279,7 @@ fn remove_abandoned(path: &Path) {
     }
 }
 
-/// The extension of a file of ours: 32 hexadecimal digits before it. Others are left alone.
+/// The extension of one of our files: it follows 32 hexadecimal digits. Other files are left alone.
 fn kind(path: &Path) -> Option<&str> {
     let stem = path.file_stem()?.to_str()?;
     let ours = stem.len() == 32 && stem.bytes().all(|c| c.is_ascii_hexdigit());

@@ -1,5 +1,5 @@
-//! Canonical bytes of records: equal bytes if and only if the same program may serve. Values of scalars, sites
-//! and addresses are not part of it. Stable across processes and machines.
+//! Canonical bytes of records: equal bytes if and only if the same program can be used. Values of scalars, sites and
+//! addresses are not part of them. Stable across processes and machines.
 
 use crate::op::host;
 use crate::record::{
@@ -91,7 +91,7 @@ fn arg(out: &mut Vec<u8>, a: &Arg) {
     }
 }
 
-/// Appends a record. Slots of scalars are numbered in order of recording, so they need not be said.
+/// Appends a record. Slots of scalars are numbered in order of recording, so they are left out.
 pub fn record(out: &mut Vec<u8>, r: &Record) {
     match r.op {
         Operator::Native(row) => {
@@ -110,7 +110,7 @@ pub fn record(out: &mut Vec<u8>, r: &Record) {
     r.outs.iter().for_each(|w| write(out, w));
 }
 
-/// What the program finds: the formats of its leaves, and where zeros stand for a value.
+/// The program's inputs: the formats of its leaves, and which values are zeros.
 pub fn leaves(values: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for (index, value) in values.iter().enumerate() {
@@ -126,12 +126,12 @@ pub fn leaves(values: &[Value]) -> Vec<u8> {
     out
 }
 
-/// What the program leaves behind.
+/// The values that the program leaves behind.
 pub fn outputs(list: &[Output]) -> Vec<u8> {
     list.iter().flat_map(|o| o.value.to_le_bytes()).collect()
 }
 
-/// Which leaves it may overwrite.
+/// The leaves that it may overwrite.
 pub fn donors(list: &[Output]) -> Vec<u8> {
     list.iter().flat_map(|o| o.donor.map_or(0, |leaf| leaf + 1).to_le_bytes()).collect()
 }

@@ -1,4 +1,4 @@
-//! Whatever changes in a record changes its bytes, but for its site and the numbers of slots.
+//! Every change of a record changes its bytes, except for its site and the numbers of slots.
 
 use super::*;
 use crate::dtype::DType;
@@ -147,7 +147,7 @@ fn neighbours(r: &Record) -> Vec<(String, Record)> {
         }
         add("order of arguments", &|r| r.args.rotate_left(index + 1));
     }
-    // Turned all the way round: that one is the same.
+    // Rotated by its whole length a record is the same.
     all.retain(|(_, other)| other != r);
     all
 }
@@ -270,7 +270,7 @@ fn host_operators_are_told_by_their_keys() {
     assert!(with(host("encode a")).windows(key.len()).any(|w| w == key), "not only its hash");
 }
 
-/// Of the bytes of [`sample`], in every process and on every machine.
+/// Hash of the bytes of [`sample`], in every process and on every machine.
 const GOLDEN: u128 = 88627338773550817877207009064560269441;
 
 #[test]

@@ -27,7 +27,7 @@ impl Key {
         self.hash
     }
 
-    /// Everything in it, as one run of bytes: equal exactly for equal keys.
+    /// All parts as one byte string: equal exactly for equal keys.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, bytes) in &self.parts {

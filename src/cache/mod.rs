@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How a look-up went.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     Hit,
@@ -27,14 +27,14 @@ pub struct Cache<P> {
     inner: Mutex<Inner<P>>,
     made: Condvar,
     capacity: Capacity,
-    /// Bytes of host memory that a program takes, about.
+    /// Approximate host memory of a program in bytes.
     size: fn(&P) -> usize,
 }
 
-/// One of so many entries is dropped at a time.
+/// One entry in this many is dropped at a time.
 const AT_ONCE: usize = 32;
 
-/// What a cache may hold; but always its newest entry.
+/// Limits of a cache, which always keeps its newest entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     pub entries: usize,
@@ -51,9 +51,9 @@ struct Inner<P> {
 
 struct Entry<P> {
     key: Key,
-    /// `None` while somebody makes it.
+    /// `None` while it is being made.
     program: Option<Arc<P>>,
-    /// Of the program and the key.
+    /// Bytes of the program and the key.
     bytes: usize,
     used: u64,
 }
@@ -64,12 +64,12 @@ impl<P> Cache<P> {
         Cache { inner: Mutex::new(inner), made: Condvar::new(), capacity, size }
     }
 
-    /// Of all programs and keys, about.
+    /// Approximate bytes of all programs and keys.
     pub fn bytes(&self) -> usize {
         self.inner.lock().bytes
     }
 
-    /// How many programs were dropped for others, since the last [`Cache::forget_evicted`].
+    /// Number of programs that were dropped for others since the last [`Cache::forget_evicted`].
     pub fn evicted(&self) -> u64 {
         self.inner.lock().evicted
     }
@@ -78,7 +78,7 @@ impl<P> Cache<P> {
         self.inner.lock().evicted = 0;
     }
 
-    /// The program of a key with this hash was used, though nobody asked for it here.
+    /// Marks the program of a key with this hash as used, though it was not looked up here.
     pub fn touch(&self, hash: u128) {
         let mut inner = self.inner.lock();
         inner.clock += 1;
@@ -88,7 +88,7 @@ impl<P> Cache<P> {
         }
     }
 
-    /// Drops the programs that are `unwanted`; who runs one already goes on.
+    /// Drops the programs that are `unwanted`; runs in progress go on.
     pub fn drop_where(&self, unwanted: impl Fn(&P) -> bool) {
         let mut inner = self.inner.lock();
         let hashes: Vec<u128> = inner.entries.keys().copied().collect();
@@ -177,8 +177,7 @@ impl<P> Inner<P> {
         }
     }
 
-    /// Drops the entries that were not used for the longest time, one of so many: looking for them takes as long as there are
-    /// entries.
+    /// Drops the least recently used entries, one in [`AT_ONCE`]: finding them takes time proportional to the number of entries.
     fn evict(&mut self) {
         let finished = self.entries.iter().flat_map(|(&hash, bucket)| {
             bucket.iter().filter(|e| e.program.is_some()).map(move |e| (e.used, hash))

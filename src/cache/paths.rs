@@ -1,20 +1,20 @@
-//! Programs by the known trace they come from: a step that came again finds its program without its key's bytes.
+//! Programs by the known trace that they come from: a repeated step finds its program without its key's bytes.
 
 use crate::record::Output;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// Beyond so many programs all are forgotten. The table of keys has them: it alone keeps them.
+/// Beyond this many programs all are forgotten. The table of keys still has them: it alone keeps them alive.
 const CAPACITY: usize = 1024;
-/// One look-up out of so many is also made the long way; in debug builds every one.
+/// One look-up in this many is also made by the key; in debug builds every one.
 const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 1024 };
 
-/// A trace's number stands for its records and leaves; what it leaves behind differs from run to run.
+/// A trace's number stands for its records and leaves; its outputs differ from run to run.
 pub struct Paths<P>(Mutex<Inner<P>>);
 
 struct Inner<P> {
-    /// By trace.
+    /// By trace number.
     programs: HashMap<u64, Vec<Path<P>>>,
     count: usize,
     found: u64,
@@ -23,15 +23,15 @@ struct Inner<P> {
 struct Path<P> {
     outputs: Vec<Output>,
     program: Weak<P>,
-    /// Of the program's key.
+    /// Hash of the program's key.
     hash: u128,
 }
 
-/// What a path leads to.
+/// A program found by its trace.
 pub struct Found<P> {
     pub program: Arc<P>,
     pub hash: u128,
-    /// Whether to compare with what the key leads to.
+    /// Whether to compare with the program that the key leads to.
     pub check: bool,
 }
 
@@ -51,7 +51,7 @@ impl<P> Paths<P> {
         Some(Found { program, hash, check: inner.found.is_multiple_of(SAMPLE) })
     }
 
-    /// What the trace led to last, and its outputs and donors.
+    /// The program that the trace led to last, with its outputs and donors.
     pub fn latest(&self, trace_id: u64) -> Option<(Arc<P>, Vec<Output>)> {
         let inner = self.0.lock();
         let path = inner.programs.get(&trace_id)?.last()?;

@@ -10,7 +10,7 @@ use crate::weights::{self, Entry};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What a file held: tensors with names, and texts. Owned.
+/// The contents of a file: named tensors, and texts. Owned.
 #[repr(C)]
 pub struct torchacc_archive {
     tensors: Vec<Owned<torchacc_tensor>>,
@@ -19,11 +19,11 @@ pub struct torchacc_archive {
 
 handle::kind!(torchacc_archive, b"ar");
 
-/// Writes tensors to a file of the safetensors format, which appears whole or not at all, in the place of what `path` (UTF-8)
-/// holds. `names`: one for each tensor, no two equal; NULL for the names that the tensors have (`torchacc_tensor_set_name`).
-/// `texts`: `n_texts` pairs of a key and a text to be kept beside them. Blocks: reads the tensors one by one, as
-/// `torchacc_tensor_read`. Errors: INVALID_ARGUMENT; UNSUPPORTED for dtypes that the format has not (C32, C128); NOT_FOUND
-/// for a folder that is not there; OPERATOR_ERROR when the system refuses; those of reading.
+/// Writes tensors to a file of the safetensors format, which appears whole or not at all and replaces any file at `path`
+/// (UTF-8). `names`: one for each tensor, no two equal; NULL for the tensors' own names (`torchacc_tensor_set_name`). `texts`:
+/// `n_texts` pairs of a key and a text, which are kept beside the tensors. Blocks: reads the tensors one by one, as
+/// `torchacc_tensor_read` does. Errors: INVALID_ARGUMENT; UNSUPPORTED for dtypes that the format lacks (C32, C128); NOT_FOUND
+/// for a missing folder; OPERATOR_ERROR when the system refuses; those of reading.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_save(
     path: torchacc_str,
@@ -61,8 +61,8 @@ fn entry(tensor: &torchacc_tensor, explicit: Option<&str>) -> Result<Entry> {
     Ok(Entry { name, dtype: tensor.view.dtype, sizes: tensor.view.layout.sizes.clone() })
 }
 
-/// Reads a file of the safetensors format into new tensors, which have its names. Reads the file, but waits for no operation.
-/// Errors: NOT_FOUND; INVALID_ARGUMENT when it is no whole file of the format; UNSUPPORTED for dtypes that are unknown here;
+/// Reads a file of the safetensors format into new tensors, which get its names. Reads the file, but waits for no operation.
+/// Errors: NOT_FOUND; INVALID_ARGUMENT when it is not a complete file of the format; UNSUPPORTED for unknown dtypes;
 /// OUT_OF_MEMORY; OPERATOR_ERROR when the system refuses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_load(
@@ -89,14 +89,14 @@ pub unsafe extern "C" fn torchacc_load(
     })
 }
 
-/// How many tensors there are; 0 for NULL.
+/// Number of tensors; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_archive_count(archive: *const torchacc_archive) -> usize {
     // SAFETY: NULL or a live archive, says the header.
     quiet(0, || unsafe { borrow(archive) }.map_or(0, |a| a.tensors.len()))
 }
 
-/// The `index`-th tensor, in the order of the names, for the caller to release; NULL when there are not so many.
+/// The `index`-th tensor, in the order of the names, for the caller to release; NULL if `index` is too large.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_archive_tensor(
     archive: *const torchacc_archive,

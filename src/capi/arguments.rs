@@ -1,4 +1,4 @@
-//! The arguments of a call: C's become the trace's.
+//! Converts the C arguments of a call to the trace's.
 
 use super::buffer::{dtype, torchacc_buffer};
 use super::constants::*;
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Value of an argument; which member counts is said by the kind.
+/// Value of an argument; the kind says which member is set.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union torchacc_value {
@@ -31,7 +31,7 @@ pub union torchacc_value {
 #[derive(Clone, Copy)]
 pub struct torchacc_arg {
     pub kind: torchacc_arg_kind,
-    /// Elements that `v.p` points at, where it points at several.
+    /// Number of elements at `v.p`, for kinds that take several.
     pub len: u32,
     pub v: torchacc_value,
 }
@@ -39,7 +39,7 @@ pub struct torchacc_arg {
 /// A view in a buffer of the context; `None` for "no tensor".
 ///
 /// # Safety
-/// `raw` points at what it says, for as long as the result is used.
+/// The pointers in `raw` are valid for the lengths that it states, for as long as the result is used.
 pub(super) unsafe fn located<'a>(
     context: &torchacc_context,
     raw: &torchacc_view,
@@ -53,7 +53,7 @@ pub(super) unsafe fn located<'a>(
     Ok(Some(TensorRef { buffer, dtype, sizes, strides, offset: raw.offset }))
 }
 
-/// Buffers of one context are not known to another.
+/// The buffer's id. Error: the buffer belongs to another context.
 pub(super) fn id_in(context: &torchacc_context, buffer: &torchacc_buffer) -> Result<BufferId> {
     match Arc::ptr_eq(&context.inner, &buffer.context) {
         true => Ok(buffer.id),
@@ -62,10 +62,10 @@ pub(super) fn id_in(context: &torchacc_context, buffer: &torchacc_buffer) -> Res
 }
 
 /// # Safety
-/// `raw` points at what its kind says, for as long as the result is used.
+/// The pointer in `raw` is valid as its kind requires, for as long as the result is used.
 unsafe fn argument<'a>(context: &torchacc_context, raw: &torchacc_arg) -> Result<ArgRef<'a>> {
     let len = raw.len as usize;
-    // SAFETY (here and below): the kind says which member of the union was set and what it points at.
+    // SAFETY (here and below): the kind says which member of the union is set and which type it points at.
     let (i, f, p) = unsafe { (raw.v.i, raw.v.f, raw.v.p) };
     Ok(match raw.kind {
         TORCHACC_ARG_NONE | TORCHACC_ARG_RANDOM => ArgRef::None,
@@ -107,22 +107,22 @@ unsafe fn argument<'a>(context: &torchacc_context, raw: &torchacc_arg) -> Result
     })
 }
 
-/// Arguments of most calls, without a trip to the allocator.
+/// The converted arguments of a call, without an allocation for most calls.
 #[derive(Default)]
 pub(super) struct Arguments<'a> {
     pub refs: SmallVec<[ArgRef<'a>; 8]>,
-    /// What a collective writes in addition to its result.
+    /// The token, which a collective writes in addition to its result.
     pub token: Option<TensorRef<'static>>,
 }
 
 impl<'a> Arguments<'a> {
-    /// How many results an operator has that gives the caller `n_outs`.
+    /// Number of results of an operator that gives the caller `n_outs`.
     pub fn results(&self, n_outs: usize) -> usize {
         n_outs + self.token.is_some() as usize
     }
 
-    /// Takes a caller's arguments, into the place where they stay: they are large. Where one is random, seed and offset, which
-    /// `draw` gives, stand after the last. A communicator is its number, its size, its token and this rank.
+    /// Converts a caller's arguments, in place, since they are large. If one is random, the seed and offset from `draw` follow
+    /// the last one. A communicator becomes its number, its size, its token and this rank.
     ///
     /// # Safety
     /// As [`super::record::torchacc_record`], for as long as `self` is used.
@@ -137,13 +137,13 @@ impl<'a> Arguments<'a> {
         // SAFETY (here and below): the caller's promise.
         let args = unsafe { slice(args, n_args, "args")? };
         let random = |arg: &torchacc_arg| arg.kind == TORCHACC_ARG_RANDOM;
-        // At the end it stands for both numbers, elsewhere for an argument that no row looks at.
+        // At the end a random argument stands for both numbers, elsewhere for an argument that no row reads.
         let positional =
             if args.last().is_some_and(random) { &args[..args.len() - 1] } else { args };
         for (index, arg) in positional.iter().enumerate() {
             let within = |e: Error| e.within(format!("{}, argument {index}", operator_name(op)));
             if arg.kind == TORCHACC_ARG_COMMUNICATOR {
-                // SAFETY: the kind says what it points at.
+                // SAFETY: the kind says that it points at text.
                 let name = unsafe { text(arg) }.map_err(within)?;
                 self.push_communicator(&context.inner, name).map_err(within)?;
                 continue;
@@ -171,7 +171,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A communicator's token in its buffer.
+/// The tensor in the buffer of a communicator's token.
 pub(super) fn token(buffer: BufferId) -> TensorRef<'static> {
     TensorRef { buffer, dtype: TOKEN.0, sizes: &TOKEN_SIZES, strides: &TOKEN_SIZES, offset: 0 }
 }

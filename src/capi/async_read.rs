@@ -1,4 +1,4 @@
-//! Values that the library reads and tells of.
+//! Reads without waiting: the value goes to a callback.
 
 use super::context::{User, torchacc_drop_fn};
 use super::error::{torchacc_error, torchacc_error_free};
@@ -9,8 +9,8 @@ use crate::buffer::{Elements, zeros};
 use crate::error::Result;
 use std::ffi::c_void;
 
-/// Takes a value: `len` bytes, elements in row-major order; or the error that there is instead (then `data` is NULL). Both
-/// are the library's and valid during the call. It may call this library, but for functions that block, and must not unwind.
+/// Receives a value: `len` bytes, elements in row-major order; or the error that prevented it (then `data` is NULL). Both belong
+/// to the library and are valid during the call. May call this library, except for functions that block, and must not unwind.
 pub type torchacc_read_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -20,12 +20,11 @@ pub type torchacc_read_fn = Option<
     ),
 >;
 
-/// Reads a tensor without waiting: `done` is called once, on a thread of the library's own, with the value that the tensor
-/// has now, whatever is written to it later. Calls come in the order of the reads of a context. The last handle of the
-/// context waits for none of them, so whoever releases it may hold a lock that `done` wants; they come all the same. Cuts
-/// the trace if it still computes the value: after `torchacc_cut` that costs nothing. `user` belongs to the library from
-/// the call on, on an error too. Errors: INVALID_ARGUMENT; those of the operations that compute the value go to `done`
-/// (and to the next sync).
+/// Reads a tensor without waiting: `done` is called once, on a thread of the library's own, with the present value of the
+/// tensor, whatever is written to it later. Calls come in the order of a context's reads. Releasing the last handle of the
+/// context does not wait for them, so its caller may hold a lock that `done` wants; they come all the same. Cuts the trace if it
+/// still computes the value: after `torchacc_cut` that costs nothing. `user` belongs to the library from the call on, on an
+/// error too. Errors: INVALID_ARGUMENT; those of the operations that compute the value go to `done` (and to the next sync).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_read_async(
     tensor: *const torchacc_tensor,
@@ -43,10 +42,10 @@ pub unsafe extern "C" fn torchacc_tensor_read_async(
 }
 
 /// Copies a tensor to `destination` without waiting: its elements in row-major order, `len` bytes. Nobody else touches these
-/// before `done` is called, as by `torchacc_tensor_read_async`, with `data` the destination. What is copied is the value that the
-/// tensor has now. A program that overwrites the tensor meanwhile runs up to the step that does so, which waits for the copy, never
-/// for a call of `done`. So a snapshot of a model is made beside the next step's forward and backward pass, and takes no memory
-/// but the destination. `user` as there. Errors: INVALID_ARGUMENT, also for a `len` that is not the tensor's.
+/// before `done` is called, as by `torchacc_tensor_read_async`, with `data` the destination. Copies the present value of the
+/// tensor. A program that overwrites the tensor meanwhile runs up to the step that does so, which waits for the copy, never for
+/// a call of `done`. So a snapshot of a model overlaps the next step's forward and backward pass, and takes no memory but the
+/// destination. `user` as there. Errors: INVALID_ARGUMENT, also for a `len` that is not the tensor's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_copy_async(
     tensor: *const torchacc_tensor,
@@ -104,7 +103,7 @@ impl AsMut<[u8]> for Destination {
         if self.1 == 0 {
             return &mut [];
         }
-        // SAFETY: so many bytes of the caller's, says the header.
+        // SAFETY: writable for this many bytes, says the header.
         unsafe { std::slice::from_raw_parts_mut(self.0, self.1) }
     }
 }

@@ -1,4 +1,4 @@
-//! Host memory that stays the caller's: tensors on it without a copy.
+//! Tensors on host memory that stays the caller's, without a copy.
 
 use super::buffer::dtype;
 use super::constants::torchacc_dtype;
@@ -16,22 +16,22 @@ use crate::shape::{Dims, Layout, contiguous_strides};
 use std::any::Any;
 use std::ffi::c_void;
 
-/// Somebody else's array.
+/// An array that belongs to somebody else.
 pub(super) struct Lent {
     pub data: *const c_void,
     /// Bytes that are readable there.
     pub len: usize,
     pub view: View,
-    /// Whether it is memory of the context's device, and not the host's.
+    /// Whether it is in the memory of the context's device, not the host's.
     pub on_device: bool,
     /// Gives the array back when dropped.
     pub owner: Box<dyn Any + Send + Sync>,
 }
 
 impl Lent {
-    /// A tensor on the array, which is copied (and given back at once) where it is on the host and its alignment does not
-    /// serve, programs run on a device, or it has bools that are other bytes than 0 and 1. Error: an array on a device
-    /// that is not aligned to its elements.
+    /// A tensor on the array. An array on the host is copied, and given back at once, if it is not aligned well enough, if
+    /// programs run on a device, or if it has bools that are bytes other than 0 and 1. Error: an array on a device that is not
+    /// aligned to its elements.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes, which nobody writes, until `owner` is dropped.
@@ -64,7 +64,7 @@ impl Lent {
         torchacc_tensor::checked(buffer, self.view)
     }
 
-    /// Has it begin at an aligned address, before its elements, as the device's memory does.
+    /// Moves the array's start back to an aligned address, as device memory has, and its offset forward.
     fn align(&mut self) -> Result<()> {
         let (before, size) = (self.data.addr() % ALIGN, self.view.dtype.size());
         if !before.is_multiple_of(size) {
@@ -76,11 +76,11 @@ impl Lent {
     }
 }
 
-/// A tensor on the caller's memory, without a copy: `len` bytes at `data`, of which `sizes` and `strides` (in elements, not
-/// negative; NULL for row-major) say where the elements are. The memory must stay as it is until `drop` is called, which
-/// happens on any thread once neither a tensor nor a program uses it. The library never writes there: what is written to the
-/// tensor goes to memory of its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU and bools that are other bytes
-/// than 0 and 1, and `drop` called before this returns; on an error too. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+/// Makes a tensor on the caller's memory, without a copy: `len` bytes at `data`, in which `sizes` and `strides` (in elements,
+/// not negative; NULL for row-major) locate the elements. The memory must stay as it is until `drop` is called, which happens on
+/// any thread once neither a tensor nor a program uses it. The library never writes there: writes to the tensor go to memory of
+/// its own. Memory that is not aligned to 16 bytes is copied, as is any for a GPU, and bools that are bytes other than 0 and 1;
+/// `drop` is then called before this returns, as on an error. Does not wait. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_borrow(
     context: *mut torchacc_context,

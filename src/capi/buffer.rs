@@ -12,7 +12,7 @@ use crate::trace::BufferId;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Bytes with an identity: what a tensor's storage is. Holds a value, which operations replace. Shared; keeps its context.
+/// Bytes with an identity, like a tensor's storage. Holds a value, which operations replace. Shared; keeps its context.
 #[repr(C)]
 pub struct torchacc_buffer {
     pub(super) id: BufferId,
@@ -30,25 +30,25 @@ impl Drop for torchacc_buffer {
 impl torchacc_buffer {
     pub(super) fn new(context: &Arc<Context>, nbytes: usize) -> Result<torchacc_buffer> {
         context.check()?;
-        // The largest object that pointers can span; anything above is a mistake in arithmetic.
+        // Pointers cannot span a larger object; a larger size is a mistake in arithmetic.
         if nbytes > isize::MAX as usize {
             return Err(bad(format!("{nbytes} bytes are more than any memory has")));
         }
         Ok(torchacc_buffer::of(context, context.new_buffer(nbytes)))
     }
 
-    /// A buffer that nobody else drops.
+    /// Takes over a buffer, which nobody else drops.
     pub(super) fn of(context: &Arc<Context>, id: BufferId) -> torchacc_buffer {
         torchacc_buffer { id, context: context.clone() }
     }
 }
 
-/// The dtype of a number of the header.
+/// The dtype with this number in the header.
 pub(super) fn dtype(number: u32) -> Result<DType> {
     DType::from_number(number).ok_or_else(|| bad(format!("{number} is not a torchacc_dtype")))
 }
 
-/// A new buffer; its content reads as zeros. Takes no memory before something is written.
+/// Makes a new buffer, whose content reads as zeros. Takes no memory before something is written.
 /// Errors: INVALID_ARGUMENT for more bytes than an address space has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_new(
@@ -60,12 +60,12 @@ pub unsafe extern "C" fn torchacc_buffer_new(
         // SAFETY: a live context, says the header.
         let context = unsafe { borrow(context)? };
         let buffer = handle::give(torchacc_buffer::new(&context.inner, nbytes)?);
-        // SAFETY: writable, says the header; on failure the new buffer goes again.
+        // SAFETY: writable, says the header; on failure the new buffer is released.
         unsafe { put(out, buffer).inspect_err(|_| handle::release(buffer)) }
     })
 }
 
-/// One more owner.
+/// Adds an owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_retain(
     buffer: *mut torchacc_buffer,
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn torchacc_buffer_retain(
     quiet(std::ptr::null_mut(), || unsafe { handle::retain(buffer) })
 }
 
-/// One owner fewer. Operations recorded on it are not affected.
+/// Removes an owner. Operations recorded on the buffer are not affected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_release(buffer: *mut torchacc_buffer) {
     // SAFETY: NULL or a live buffer whose owner gives it up, says the header.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn torchacc_buffer_nbytes(buffer: *const torchacc_buffer) 
     quiet(0, || unsafe { borrow(buffer) }.map_or(0, |b| b.context.nbytes(b.id)))
 }
 
-/// Another size. The common prefix keeps its bytes, new bytes are zero. Blocks when there is a value to keep.
+/// Changes the size. The common prefix keeps its bytes, new bytes are zero. Blocks when there is a value to keep.
 /// Errors: as `torchacc_buffer_read`; OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_resize(
@@ -123,10 +123,11 @@ pub unsafe extern "C" fn torchacc_buffer_write(
     })
 }
 
-/// Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits. After an error
-/// nothing is said of what `data` holds.
-/// Errors: of the operation that failed to produce the value; of one that failed to update it, or something that it was computed
-/// from, which is reported once; of a host operator without results, which no other read could report; INVALID_ARGUMENT.
+/// Copies bytes `[offset, offset + len)` to `data`. Blocks: cuts the trace if it still computes the value, and waits. After an
+/// error the contents of `data` are unspecified.
+/// Errors: that of the operation that failed to produce the value; that of one that failed to update it, or a value that it was
+/// computed from, which is reported once; that of a host operator without results, which no other read could report;
+/// INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_read(
     buffer: *mut torchacc_buffer,
@@ -156,9 +157,9 @@ unsafe fn read_with(
     })
 }
 
-/// As `torchacc_buffer_read`, but cuts nothing: blocks until somebody cuts the trace that computes the value, by
-/// `torchacc_buffer_request` for one, and the value is there. To be called on a thread of its own.
-/// Errors: of the operation that failed to produce the value, which the next sync returns as well; INVALID_ARGUMENT.
+/// As `torchacc_buffer_read`, but cuts nothing: blocks until the trace that computes the value has been cut, for instance by
+/// `torchacc_buffer_request`, and the value is ready. To be called on a thread of its own.
+/// Errors: that of the operation that failed to produce the value, which the next sync returns as well; INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_read_after_cut(
     buffer: *mut torchacc_buffer,
@@ -170,8 +171,8 @@ pub unsafe extern "C" fn torchacc_buffer_read_after_cut(
     unsafe { read_with(buffer, offset, data, len, Context::read_after_cut) }
 }
 
-/// Sees to it that the value gets computed: cuts the trace if it is still in it, as a read does. Does not
-/// wait for it. Errors of the operations that compute it come with the read.
+/// Ensures that the value gets computed: cuts the trace if it is still in it, as a read does. Does not wait for it. Errors of
+/// the operations that compute it come with the read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_request(
     buffer: *mut torchacc_buffer,
@@ -183,7 +184,7 @@ pub unsafe extern "C" fn torchacc_buffer_request(
     })
 }
 
-/// Whether reading would not wait; false for NULL.
+/// Whether a read would not wait; false for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_is_ready(buffer: *const torchacc_buffer) -> bool {
     // SAFETY: NULL or a live buffer, says the header.

@@ -1,4 +1,4 @@
-//! What the caches of programs hold, and how look-ups went.
+//! Counters of the program caches.
 
 use super::boundary;
 use super::context::torchacc_context;
@@ -43,8 +43,9 @@ unsafe impl Growing for torchacc_cache_stats {
     const NAME: &'static str = "torchacc_cache_stats";
 }
 
-/// Fills in `out`, whose `struct_size` is set, as far as it goes; what an older library does not know is 0. Looks at the files
-/// of the folder, and waits for no operation. A trace counts once it has been launched: sync first for whole numbers.
+/// Fills in `out` up to its `struct_size`, which the caller sets; fields that an older library does not know are 0. Looks at the
+/// files of the cache folder, and waits for no operation. A trace counts once it has been launched: sync first for complete
+/// numbers.
 /// Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_cache_stats(

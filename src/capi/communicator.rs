@@ -1,4 +1,4 @@
-//! Communicators: what lets the processes of a program reduce and exchange tensors, by callbacks.
+//! Communicators: callbacks by which the processes of a program reduce and exchange tensors.
 
 use super::arguments::{torchacc_arg, torchacc_value};
 use super::constants::{
@@ -19,10 +19,10 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
-/// all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, or on one of the communicator's
-/// own if that is `concurrent`; one at a time, in the order in which its collectives were recorded; it may wait for the other ranks, and should not do so for ever. Returns
-/// NULL, or an error from `torchacc_error_new`; must not call this library otherwise (but `torchacc_running_site`), as of
-/// `torchacc_host_fn`, and must not unwind.
+/// all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, or, if the communicator is
+/// `concurrent`, on one of its own; one at a time, in the order in which its collectives were recorded. May wait for the other
+/// ranks, but should not do so for ever. Returns NULL, or an error from `torchacc_error_new`; must not call this library
+/// otherwise (except for `torchacc_running_site`), as a `torchacc_host_fn`, and must not unwind.
 pub type torchacc_collective_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -32,9 +32,9 @@ pub type torchacc_collective_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// Does one collective on tensors in the memory of the context's `device`, as of `torchacc_collective_fn`, but puts it on
-/// `device->stream`, a stream for collectives, and does not wait: what the program computes meanwhile overlaps it. On every
-/// rank or on none.
+/// Does one collective on tensors in the memory of the context's `device`, as a `torchacc_collective_fn`, but queues it on
+/// `device->stream`, a stream for collectives, and does not wait, so that the program's computation overlaps it. To be given on
+/// every rank or on none.
 pub type torchacc_device_collective_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -45,7 +45,7 @@ pub type torchacc_device_collective_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// As `torchacc_transfer_fn`, on tensors in a device's memory, as of `torchacc_device_collective_fn`.
+/// As `torchacc_transfer_fn`, on tensors in a device's memory, as a `torchacc_device_collective_fn`.
 pub type torchacc_device_transfer_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -57,10 +57,11 @@ pub type torchacc_device_transfer_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// As `torchacc_collective_fn`, told by several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root, for all_to_all_v how many
-/// rows go to each rank and then how many come from each, for send and receive the other rank and the tag. `output` of a send and
-/// `input` of a receive are absent. A send must not wait for the other rank's receive: that may come after a receive of its own. Rows
-/// of reduce are filled on the root, and are the input elsewhere.
+/// As `torchacc_collective_fn`, with several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root; for all_to_all_v the
+/// number of rows that go to each rank, and then the number that come from each; for send and receive the other rank and the
+/// tag. The `output` of a send and the `input` of a receive are absent. A send must not wait for the other rank's receive, which
+/// may come after a receive of its own. A reduce fills the output with the reduced rows on the root, and with the input
+/// elsewhere.
 pub type torchacc_transfer_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -71,29 +72,30 @@ pub type torchacc_transfer_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// A collective that waits to be done.
+/// A pending collective.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct torchacc_pending_collective {
     /// One of `TORCHACC_COLLECTIVE_*`.
     pub kind: u32,
-    /// What a `torchacc_collective_fn` is told as `how`, or a `torchacc_transfer_fn` as its numbers.
+    /// The `how` of a `torchacc_collective_fn`, or the numbers of a `torchacc_transfer_fn`.
     pub numbers: *const i64,
     pub n_numbers: usize,
     pub input: *const torchacc_host_tensor,
     pub output: *const torchacc_host_tensor,
-    /// How many of those before it, from the first on, must have been done, since it reads what one of them makes or writes where one
-    /// reads or writes.
+    /// Number of the collectives before it, from the first on, that must have been done, because it reads a result of one of
+    /// them or writes where one of them reads or writes.
     pub after: usize,
-    /// Where it was recorded, as of `torchacc_running_site`.
+    /// The call site that recorded it, as `torchacc_running_site` gives it.
     pub site: u64,
 }
 
-/// Does the first of the collectives that wait, in their order, and as many of those behind it as it likes; `n_done`, which is 1,
-/// becomes how many, on an error too: these have failed then. Others than 1 to `n_waiting` are the error INTERNAL of all. What is pointed
-/// at lives until the function returns. What waits is this rank's affair, and depends on time: a function that does several as one
-/// must see to it that all ranks do as many. Called on the communicator's own thread, as a `torchacc_collective_fn` of one that is
-/// `concurrent`; `torchacc_running_site` is that of the first.
+/// Does the first of the pending collectives, and as many of the following ones, in order, as it likes. `n_done`, which is 1 at
+/// first, becomes their number, on an error too: these have then failed. A number outside of 1 to `n_waiting` is the error
+/// INTERNAL of all of them. All pointers are valid until the function returns. Which collectives are pending is specific to this
+/// rank and depends on time: a function that does several as one must ensure that all ranks do equally many. Called on the
+/// communicator's own thread, as a `torchacc_collective_fn` of one that is `concurrent`; `torchacc_running_site` is that of the
+/// first.
 pub type torchacc_together_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -103,33 +105,33 @@ pub type torchacc_together_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// What a communicator does. A NULL function: collectives of that kind are the error UNSUPPORTED. May grow at the end.
+/// The functions of a communicator. If one is NULL, collectives of that kind are the error UNSUPPORTED. May grow at the end.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct torchacc_communicator {
     /// `sizeof(torchacc_communicator)` of the caller.
     pub struct_size: usize,
-    /// What operators call it.
+    /// The name by which operators refer to it.
     pub name: torchacc_str,
-    /// This context's number among the ranks, from 0.
+    /// This context's rank, from 0.
     pub rank: u32,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub size: u32,
     /// The elements of all ranks, reduced, on every rank.
     pub all_reduce: torchacc_collective_fn,
     /// The rows of all ranks, in their order, on every rank.
     pub all_gather: torchacc_collective_fn,
-    /// The elements of all ranks, reduced; of the rows each rank keeps its part, in their order.
+    /// The elements of all ranks, reduced; each rank keeps its part of the rows, in the order of the ranks.
     pub reduce_scatter: torchacc_collective_fn,
-    /// What rank `how` has.
+    /// The tensor of rank `how`, on every rank.
     pub broadcast: torchacc_collective_fn,
-    /// The n-th part of the rows goes to rank n; what comes is in the order of the ranks.
+    /// The n-th part of the rows goes to rank n; the received parts are in the order of the ranks.
     pub all_to_all: torchacc_collective_fn,
-    /// Passed to all of them.
+    /// Passed to all functions.
     pub user: *mut c_void,
     pub drop: torchacc_drop_fn,
-    /// Instead of `all_reduce` where the context's memory is a GPU's, and likewise the others. NULL: there, tensors are copied to the
-    /// host and back.
+    /// Called instead of `all_reduce` where the context's memory is a GPU's, and likewise for the others. NULL: there, tensors
+    /// are copied to the host and back.
     pub device_all_reduce: torchacc_device_collective_fn,
     pub device_all_gather: torchacc_device_collective_fn,
     pub device_reduce_scatter: torchacc_device_collective_fn,
@@ -137,19 +139,20 @@ pub struct torchacc_communicator {
     pub device_all_to_all: torchacc_device_collective_fn,
     /// The elements of all ranks, reduced, on one of them.
     pub reduce: torchacc_transfer_fn,
-    /// As of all_to_all, with any number of rows for each rank.
+    /// As all_to_all, with any number of rows for each rank.
     pub all_to_all_v: torchacc_transfer_fn,
-    /// A tensor for one rank, which takes those with one tag in the order in which they were sent.
+    /// Sends a tensor to one rank, which receives those with one tag in the order in which they were sent.
     pub send: torchacc_transfer_fn,
     pub receive: torchacc_transfer_fn,
     /// Likewise instead of `reduce` and `all_to_all_v`.
     pub device_reduce: torchacc_device_transfer_fn,
     pub device_all_to_all_v: torchacc_device_transfer_fn,
-    /// Not 0: its functions may be called beside those of other communicators and beside what is computed, and collectives then
-    /// overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one after the other.
+    /// If not 0, its functions may be called concurrently with those of other communicators and with computation, so that
+    /// collectives overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one
+    /// after the other.
     pub concurrent: u32,
-    /// Instead of the functions for host memory, for what waits while the program computes, if it is `concurrent`: so collectives may go
-    /// together. NULL: one by one.
+    /// If it is `concurrent`: called instead of the functions for host memory for the collectives that are pending while the
+    /// program computes, so that several may go together. NULL: one by one.
     pub together: torchacc_together_fn,
 }
 
@@ -236,26 +239,26 @@ fn device_transfer(call: torchacc_device_transfer_fn, user: &Arc<User>) -> Optio
     }))
 }
 
-/// Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and
-/// "torchacc::reduce_scatter" (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum,
-/// COMMUNICATOR), "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
-/// COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows for each
-/// rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag, COMMUNICATOR) are recorded
-/// like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without one. Rows are those of the first
-/// dimension, which must divide by `size` where it is split.
+/// Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and "torchacc::reduce_scatter"
+/// (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum, COMMUNICATOR),
+/// "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
+/// COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows
+/// for each rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag,
+/// COMMUNICATOR) are recorded like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without a
+/// result. Rows are those of the first dimension, which must be divisible by `size` where it is split.
 ///
-/// Collectives of a communicator run in the order in which they were recorded, also when nobody wants their results; so all
-/// ranks must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and have its
-/// error; those of later traces are: a communicator over streams closes its connections at the first error, since what comes
-/// later would be taken for the rest of it. They run on the host, whatever the backend, unless there is a function for a device's memory, and are counted as
-/// collectives, not as CPU fallbacks.
+/// Collectives of a communicator run in the order in which they were recorded, even if nobody reads their results; so all ranks
+/// must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and fail with its error;
+/// those of later traces are called. A communicator over streams therefore closes its connections at the first error, since
+/// later data would be taken for the rest of the failed collective's. Collectives run on the host, whatever the backend, unless
+/// there is a function for a device's memory, and are counted as collectives, not as CPU fallbacks.
 ///
-/// Gradients flow through them, but for other reductions than sums and averages, for reduce, and point to point. They are those of the sum of the losses of all ranks,
-/// and come by collectives: so all ranks must call `torchacc_grad` alike, and what a rank does with them does not matter. The way
-/// back of all_gather is reduce_scatter and the other way round, that of all_reduce and of broadcast is all_reduce, those of
-/// all_to_all and all_to_all_v are themselves.
+/// Gradients flow through them, except for reductions other than sums and averages, for reduce, and for point-to-point
+/// operators. They are those of the sum of the losses of all ranks, and are computed by collectives: so all ranks must call
+/// `torchacc_grad` alike, whatever each does with the gradients. The backward of all_gather is reduce_scatter and vice versa,
+/// that of all_reduce and of broadcast is all_reduce, those of all_to_all and all_to_all_v are themselves.
 ///
-/// `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
+/// `user` belongs to the library from the call on: it is dropped when it is no longer needed, on an error too (except for a bad
 /// `struct_size`). Errors: INVALID_ARGUMENT for a name that is taken, or a rank that is not below `size`; OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_communicator_register(
@@ -306,8 +309,8 @@ pub unsafe extern "C" fn torchacc_communicator_register(
     })
 }
 
-/// Takes a communicator back: `user` is dropped when no collective runs any more. Those that were recorded and have not run fail:
-/// `torchacc_sync` comes before. Errors: NOT_FOUND for a name that is not registered.
+/// Unregisters a communicator: `user` is dropped when none of its collectives runs any more. Collectives that were recorded and
+/// have not run fail: call `torchacc_sync` first. Errors: NOT_FOUND for a name that is not registered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_communicator_unregister(
     context: *mut torchacc_context,
@@ -320,9 +323,9 @@ pub unsafe extern "C" fn torchacc_communicator_unregister(
     })
 }
 
-/// Waits until every rank has come here, and with it everything that it recorded before. Cuts, and reduces one float by the
+/// Waits until every rank has called this, and everything that it recorded before is done. Cuts, and reduces one float by the
 /// communicator's all_reduce. Blocks.
-/// Errors: NOT_FOUND for a name that is not registered; those of what was recorded before, and of the communicator.
+/// Errors: NOT_FOUND for a name that is not registered; those of earlier operations, and of the communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_barrier(
     context: *mut torchacc_context,
@@ -334,7 +337,7 @@ pub unsafe extern "C" fn torchacc_barrier(
         let mut op = 0;
         let (mut here, mut all) = (std::ptr::null_mut(), std::ptr::null_mut());
         unsafe {
-            // The others wait, whatever became of this one.
+            // The other ranks wait, even if an operation failed here.
             let before = outcome(torchacc_sync(context));
             outcome(torchacc_op_find(torchacc_str::of("torchacc::all_reduce"), &mut op))?;
             let one = [1i64];

@@ -1,10 +1,10 @@
-//! Numbers of the header. Literals, because the header generator does not evaluate Rust; a test holds them to the enums.
+//! Numbers of the header. Literals, because the header generator does not evaluate Rust; a test compares them with the enums.
 
-/// Type of an element: one of the `TORCHACC_*` dtypes. From C64 on they are stored, moved and passed to host operators only, but
-/// for C64 and C128, which many operators of PyTorch compute with (a complex number is given as two FLOATS), and
-/// for the F8 ones up to F8E5M2FNUZ, which are cast and multiplied.
+/// Type of an element: one of the `TORCHACC_*` dtypes. Those from C64 on are only stored, moved and passed to host operators,
+/// except for C64 and C128, which many operators of PyTorch compute with (a complex number is given as two FLOATS), and the F8
+/// ones up to F8E5M2FNUZ, which are cast and multiplied.
 pub type torchacc_dtype = u32;
-/// A byte, 0 or 1. Any other that is given counts as 1.
+/// A byte, 0 or 1. Any other value given counts as 1.
 pub const TORCHACC_BOOL: torchacc_dtype = 0;
 pub const TORCHACC_U8: torchacc_dtype = 1;
 pub const TORCHACC_I8: torchacc_dtype = 2;
@@ -27,50 +27,50 @@ pub const TORCHACC_F8E4M3FNUZ: torchacc_dtype = 18;
 pub const TORCHACC_F8E5M2FNUZ: torchacc_dtype = 19;
 pub const TORCHACC_F8E8M0FNU: torchacc_dtype = 20;
 
-/// What kind of error it is.
+/// Kind of an error.
 pub type torchacc_code = u32;
-/// The call was wrong, and has done nothing; the message says how.
+/// The call was invalid and had no effect; the message says why.
 pub const TORCHACC_INVALID_ARGUMENT: torchacc_code = 1;
 /// There is no such operator, file, communicator or program.
 pub const TORCHACC_NOT_FOUND: torchacc_code = 2;
-/// The system gave no memory: release something, or compute in smaller pieces. Where a program had none, the message says
-/// how much it wants, when most, and what takes it; lines are named by their sites, as `<site 12>`.
+/// The system has no memory left: release something, or compute in smaller pieces. For a program, the message says how much
+/// memory it wants, where its peak is, and which values take it; lines are named by their sites, as `<site 12>`.
 pub const TORCHACC_OUT_OF_MEMORY: torchacc_code = 3;
-/// An index in a tensor of indices lies outside of what it picks from: found when the operator runs.
+/// An index in a tensor of indices is out of range; found when the operator runs.
 pub const TORCHACC_INDEX_ERROR: torchacc_code = 4;
 /// A kernel or a host operator failed, or the system refused a file.
 pub const TORCHACC_OPERATOR_ERROR: torchacc_code = 5;
-/// This library contradicts itself. What the call was for has not happened, the rest is as it was; please report it.
+/// This library contradicts itself. The call failed, and all else is unchanged; please report it.
 pub const TORCHACC_INTERNAL: torchacc_code = 6;
-/// A defect of this library was caught in the act. As INTERNAL; what the call was changing may be half changed, so save
-/// what can be read, and start again with a new context.
+/// A panic in this library was caught. As INTERNAL, but the state that the call was changing may be half changed: save the
+/// values that can still be read, and start again with a new context.
 pub const TORCHACC_PANIC: torchacc_code = 7;
-/// The call is right, but there is nothing here that does it: for these dtypes, on this backend or this machine, or in a
-/// process forked since. The message says what is missing.
+/// The call is valid, but nothing here implements it: for these dtypes, on this backend or this machine, or in a process forked
+/// since. The message says what is missing.
 pub const TORCHACC_UNSUPPORTED: torchacc_code = 8;
-/// For bindings to report that `torchacc_abi_version` is not the number they were made for: install the library and the header
-/// of one version.
+/// For bindings, to report that `torchacc_abi_version` is not the version they were built for: install the library and the
+/// header of one version.
 pub const TORCHACC_ABI_MISMATCH: torchacc_code = 9;
-/// Something that strict mode forbids (`torchacc_set_strict`). It has run all the same.
+/// Strict mode forbids this (`torchacc_set_strict`). It has run all the same.
 pub const TORCHACC_STRICT: torchacc_code = 10;
 /// A host operator refused a value.
 pub const TORCHACC_VALUE_ERROR: torchacc_code = 11;
 /// A host operator refused a type.
 pub const TORCHACC_TYPE_ERROR: torchacc_code = 12;
-/// A host operator of linear algebra cannot do it with this matrix: it is singular, or has no factors.
+/// A host operator of linear algebra cannot process this matrix: it is singular, or has no factors.
 pub const TORCHACC_LINALG_ERROR: torchacc_code = 13;
 
-/// What is an error in strict mode: a sum.
+/// Events that are errors in strict mode: a sum of flags.
 pub type torchacc_strict = u32;
 /// Recompiles of one line beyond the limit.
 pub const TORCHACC_STRICT_RECOMPILES: torchacc_strict = 1;
 /// CPU fallbacks.
 pub const TORCHACC_STRICT_HOST_CALLS: torchacc_strict = 2;
 
-/// How much a message matters.
+/// Severity of a message.
 pub type torchacc_log_level = u32;
 pub const TORCHACC_LOG_WARNING: torchacc_log_level = 1;
-/// What was compiled again, and why.
+/// A recompile, and its reason.
 pub const TORCHACC_LOG_INFO: torchacc_log_level = 2;
 
 /// Kind of an argument.
@@ -84,14 +84,14 @@ pub const TORCHACC_ARG_VIEWS: torchacc_arg_kind = 2;
 pub const TORCHACC_ARG_TENSOR: torchacc_arg_kind = 3;
 /// `v.p` points at `len` `torchacc_tensor*`.
 pub const TORCHACC_ARG_TENSORS: torchacc_arg_kind = 4;
-/// An attribute `v.i`: part of what is compiled.
+/// An attribute `v.i`: compiled into the program.
 pub const TORCHACC_ARG_INT: torchacc_arg_kind = 5;
 /// An attribute `v.f`.
 pub const TORCHACC_ARG_FLOAT: torchacc_arg_kind = 6;
 /// An attribute: `v.i` is 0 or not.
 pub const TORCHACC_ARG_BOOL: torchacc_arg_kind = 7;
-/// A number `v.i` that may change from call to call without compiling again. Where a native operator has to know it (a dimension,
-/// a size, a flag: `int` or `bool` in its signature), it is the attribute.
+/// A number `v.i` that may change from call to call without a recompile. Where a native operator must know its value (a
+/// dimension, a size, a flag: `int` or `bool` in its signature), it is an attribute.
 pub const TORCHACC_ARG_SCALAR_INT: torchacc_arg_kind = 8;
 /// Likewise `v.f`.
 pub const TORCHACC_ARG_SCALAR_FLOAT: torchacc_arg_kind = 9;
@@ -114,43 +114,43 @@ pub const TORCHACC_ARG_RANDOM: torchacc_arg_kind = 16;
 /// collective.
 pub const TORCHACC_ARG_COMMUNICATOR: torchacc_arg_kind = 17;
 
-/// What PyTorch's schema does not say of one of its operators: a sum.
+/// Facts about an operator of PyTorch that its schema does not state: a sum of flags.
 pub type torchacc_facts = u32;
-/// Nobody knows the sizes of its results before it has run.
+/// The sizes of its results are unknown until it has run.
 pub const TORCHACC_FACT_SHAPED_BY_VALUES: torchacc_facts = 1;
-/// So it is where a mask is among its indices.
+/// Likewise if there is a mask among its indices.
 pub const TORCHACC_FACT_SHAPED_BY_MASKS: torchacc_facts = 2;
-/// There is no value that its kernels could not bear: a GPU's that meets one ends the process's use of the GPU.
+/// Its kernels tolerate all values. A GPU kernel that meets a value it cannot tolerate ends the process's use of the GPU.
 pub const TORCHACC_FACT_BEARS_VALUES: torchacc_facts = 4;
-/// Its CPU kernel compares its integers, or looks at them before it goes where they say.
+/// Its CPU kernel only compares its integers, or checks them before it uses them as indices.
 pub const TORCHACC_FACT_CHECKS_INTEGERS: torchacc_facts = 8;
-/// It wants floats of one type.
+/// Its floats must have one type.
 pub const TORCHACC_FACT_ONE_FLOAT: torchacc_facts = 16;
-/// Of bools it makes another type, which they cannot hold in place.
+/// From bools it computes another type, which cannot be stored in place.
 pub const TORCHACC_FACT_LEAVES_BOOLS: torchacc_facts = 32;
-/// Likewise of bools and integers.
+/// Likewise from bools and integers.
 pub const TORCHACC_FACT_LEAVES_INTEGERS: torchacc_facts = 64;
-/// It takes statistics, which of halves are f32 here, as on CUDA, where the CPU's kernel wants halves.
+/// It takes statistics. For halves these are f32 here, as on CUDA, whereas the CPU kernel wants halves.
 pub const TORCHACC_FACT_F32_STATISTICS: torchacc_facts = 128;
 /// It updates its running statistics.
 pub const TORCHACC_FACT_UPDATES_STATISTICS: torchacc_facts = 256;
-/// A dropout that has no argument for a generator.
+/// A dropout without an argument for a generator.
 pub const TORCHACC_FACT_DROPOUT: torchacc_facts = 512;
-/// Which factors it returns depends on how the matrix lies in memory, and its gradient asks the matrix that it was given.
+/// The factors that it returns depend on the matrix's layout in memory, and its gradient reads the matrix that it was given.
 pub const TORCHACC_FACT_FOLLOWS_LAYOUT: torchacc_facts = 1024;
-/// A product that finds out when it runs whether its operands have equally many terms.
+/// A product that checks only when it runs whether the contracted dimensions of its operands agree.
 pub const TORCHACC_FACT_COUNTS_TERMS_LATE: torchacc_facts = 2048;
-/// It looks at types and sizes even where no result has an element; others compute nothing then, whatever their operands.
+/// It checks types and sizes even if all results are empty; other operators then compute nothing, whatever their operands.
 pub const TORCHACC_FACT_REFUSES_OF_NOTHING: torchacc_facts = 4096;
 
-/// What a collective is to make of the elements of all ranks: `how` of `torchacc_collective_fn`.
+/// Reduction of the elements of all ranks: `how` of `torchacc_collective_fn`.
 pub const TORCHACC_REDUCE_SUM: i64 = 0;
 pub const TORCHACC_REDUCE_PRODUCT: i64 = 1;
 pub const TORCHACC_REDUCE_MIN: i64 = 2;
 pub const TORCHACC_REDUCE_MAX: i64 = 3;
 /// The sum, divided by the number of ranks.
 pub const TORCHACC_REDUCE_AVG: i64 = 4;
-/// Bit by bit.
+/// Bitwise.
 pub const TORCHACC_REDUCE_BAND: i64 = 5;
 pub const TORCHACC_REDUCE_BOR: i64 = 6;
 pub const TORCHACC_REDUCE_BXOR: i64 = 7;

@@ -27,53 +27,55 @@ handle::kind!(torchacc_context, b"ct");
 pub struct torchacc_options {
     /// `sizeof(torchacc_options)` of the caller.
     pub struct_size: usize,
-    /// "cpu", "cuda" (an NVIDIA GPU, of several processes on a machine that of `LOCAL_RANK`; "cuda:1" the second that the driver
-    /// shows), "openxla" (the CPU, and a plugin of OpenXLA for all that it can compute), "auto" (the CPU, and for programs that
-    /// run often whichever of both is faster), "reference" or "null"; empty for the environment's `TORCHACC_BACKEND`, else a GPU
-    /// that can be used, else "cpu": a GPU that then does not open is a warning (to `log`, or `torchacc_context_set_observer`).
-    /// One that was named and cannot be used is an error.
+    /// "cpu"; "cuda" (an NVIDIA GPU: of several processes on a machine each uses that of its `LOCAL_RANK`; "cuda:1" is the
+    /// second that the driver shows); "openxla" (the CPU, and an OpenXLA plugin for everything that it can compute); "auto" (the
+    /// CPU, and for programs that run often the faster of both); "reference"; or "null". Empty for the environment's
+    /// `TORCHACC_BACKEND`, else a GPU that can be used, else "cpu": a GPU that then does not open is a warning (to `log`, or
+    /// `torchacc_context_set_observer`). A backend that was named and cannot be used is an error.
     pub backend: torchacc_str,
     /// Threads to compute with, at most 4096; 0 for `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: u32,
-    /// Operations after which a trace is cut by itself; 0 for `TORCHACC_TRACE_LIMIT`, else 20000.
+    /// Number of operations after which a trace is cut automatically; 0 for `TORCHACC_TRACE_LIMIT`, else 20000.
     pub trace_limit: u64,
-    /// Folders to look for vendors' libraries in, separated by ':'; empty for none. oneDNN (`libdnnl.so.3`): before this
-    /// library's own folder and the system's, after `TORCHACC_ONEDNN`, a file or "off". CUDA (NVRTC, cuBLASLt): before the
-    /// toolkit's folder (`CUDA_HOME`, else /usr/local/cuda) and the system's, after `TORCHACC_CUDA`, folders separated by ':'.
+    /// Folders to search for vendors' libraries, separated by ':'; empty for none. For oneDNN (`libdnnl.so.3`),
+    /// `TORCHACC_ONEDNN` (a file or "off") takes precedence over them, and they over this library's own folder and the system's.
+    /// For CUDA (NVRTC, cuBLASLt), `TORCHACC_CUDA` (folders separated by ':') comes before them, and the toolkit's folder
+    /// (`CUDA_HOME`, else /usr/local/cuda) and the system's after them.
     pub library_path: torchacc_str,
     /// Folder to keep compiled programs in for other processes, or "off"; empty for `TORCHACC_CACHE_DIR`, else the folder
     /// torchacc in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache`).
     pub cache_folder: torchacc_str,
-    /// Bytes that the programs there may take, and as many the kernels of the backend cuda, and what was measured of products;
-    /// the least recently used go. 0 for `TORCHACC_CACHE_LIMIT`, else 1 GiB.
+    /// Bytes that the programs there may take; the kernels of the backend cuda, the modules compiled by OpenXLA, and the
+    /// measurements of matrix products may take as many again. The least recently used are removed. 0 for
+    /// `TORCHACC_CACHE_LIMIT`, else 1 GiB.
     pub cache_limit: u64,
-    /// Bytes of dropped and replaced inputs that a trace may keep before it is cut by itself; 0 for
-    /// `TORCHACC_TRACE_BYTES`, else 1 GiB.
+    /// Bytes of dropped and replaced inputs that a trace may keep before it is cut automatically; 0 for `TORCHACC_TRACE_BYTES`,
+    /// else 1 GiB.
     pub trace_bytes: u64,
-    /// Takes messages; NULL for none. `log_user` belongs to the library from the call on, on an error too (but for a bad
+    /// Receives messages; NULL for none. `log_user` belongs to the library from the call on, on an error too (except for a bad
     /// `struct_size`).
     pub log: torchacc_log_fn,
     pub log_user: *mut c_void,
     pub log_drop: torchacc_drop_fn,
-    /// What sizes that vary are padded to, so that one program serves them: "exact" (nothing is padded),
-    /// "multiple:64", "geometric:1.25:64" (each bucket that ratio times the one before, rounded up to a multiple),
-    /// "list:128,256,512" or "learned:8" (so many, for the sizes seen). Empty for `TORCHACC_BUCKETS`, else "exact". Results
-    /// are those of the exact sizes but for the order of sums. What cannot be padded is compiled for its own
-    /// sizes; the metric padding_refused counts that.
+    /// How to pad sizes that vary, so that one program serves them: "exact" (no padding), "multiple:64", "geometric:1.25:64"
+    /// (each bucket is that ratio times the one before, rounded up to a multiple), "list:128,256,512" or "learned:8" (that many
+    /// buckets, for the sizes seen). Empty for `TORCHACC_BUCKETS`, else "exact". Results are those of the exact sizes except for
+    /// the order of sums. A trace that cannot be padded is compiled for its own sizes; the metric padding_refused counts these.
     pub bucket_policy: torchacc_str,
-    /// 1: how results are computed depends on nothing that is measured, so their bits are the same in every process on
-    /// equal machines. 0: `TORCHACC_DETERMINISTIC`, else matrix products (on the CPU those of f32) are computed by what was
-    /// fastest when the first one like them was run (and kept in the cache folder; on the CPU nothing is measured without one),
-    /// and on the backend cuda gradients of attention in half types, which cuDNN computes then, differ in their last bits from
-    /// run to run. But for these, within a context, and on "cpu" for any number of threads, equal steps give equal bits either way.
+    /// 1: the way in which results are computed depends on no measurement, so their bits are the same in every process on equal
+    /// machines. 0: `TORCHACC_DETERMINISTIC`, else matrix products (on the CPU those of f32) are computed by the implementation
+    /// that was fastest when the first one like them was run (which is kept in the cache folder; on the CPU nothing is measured
+    /// without one), and on the backend cuda gradients of attention in half types, which cuDNN then computes, differ in their
+    /// last bits from run to run. Except for these, within a context, and on "cpu" for any number of threads, equal steps give
+    /// equal bits either way.
     pub deterministic: u32,
-    /// As of `torchacc_context_set_memory_limit`; 0 for `TORCHACC_MEMORY_LIMIT` (with a suffix K, M or G for binary units),
-    /// else none.
+    /// As `torchacc_context_set_memory_limit`; 0 for `TORCHACC_MEMORY_LIMIT` (with a suffix K, M or G for binary units), else
+    /// none.
     pub memory_limit: u64,
 }
 
-/// Takes a message: `level` is one of `TORCHACC_LOG_*`, `site` what it is about (0 for nothing). The text is valid during the
-/// call. Called without a lock within cuts, reads and syncs, by the thread that asked for them; must not unwind.
+/// Receives a message: `level` is one of `TORCHACC_LOG_*`, `site` the call site that it is about (0 for none). The text is valid
+/// during the call. Called without a lock within cuts, reads and syncs, by the thread that asked for them; must not unwind.
 pub type torchacc_log_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -106,12 +108,12 @@ unsafe fn asked(raw: &torchacc_options) -> Result<Asked<'_>> {
     })
 }
 
-/// Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda, and the search for
-/// a GPU where none is named, start the driver. With `TORCHACC_WATCHDOG=60` a thread says, on the error stream and to `log`, what
-/// runs and where all threads are when nothing of a program has ended for 60 seconds, and all goes on; with `60,abort` the process
-/// ends then.
-/// Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (why, and what
-/// to do).
+/// Makes a context. Starts no thread and takes no memory before the first operation runs; the backend cuda, and the search for a
+/// GPU where none is named, start the driver. With `TORCHACC_WATCHDOG=60`, whenever nothing of a program has ended for 60
+/// seconds, a thread reports on the error stream and to `log` what runs and where all threads are, and everything goes on; with
+/// `60,abort` the process then ends.
+/// Errors: INVALID_ARGUMENT for an unknown backend or a bad option, UNSUPPORTED for a GPU that cannot be used (the message says
+/// why, and how to proceed).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_new(
     options: *const torchacc_options,
@@ -130,16 +132,16 @@ pub unsafe extern "C" fn torchacc_context_new(
             }));
         }
         let context = handle::give(torchacc_context { inner });
-        // SAFETY: writable, says the header; on failure the new context goes again.
+        // SAFETY: writable, says the header; on failure the new context is released.
         unsafe { put(out, context).inspect_err(|_| handle::release(context)) }
     })
 }
 
-/// Where contexts can compute, as a JSON list of objects. For each device `backend`, what `torchacc_options.backend` calls it;
-/// of "cpu" also the vector `instructions` that it uses ("avx512"); of each NVIDIA GPU that the driver shows its `name` and
-/// compute `capability` ("9.0"); without a driver one object with the backend "cuda" and why it is `missing`. `library_path`
-/// as in the options. Starts NVIDIA's driver, but no context of its own.
-/// Errors: INVALID_ARGUMENT for an environment variable that is none of its values.
+/// The devices that contexts can compute on, as a JSON list of objects. Each has `backend`, its name in
+/// `torchacc_options.backend`; "cpu" also has the vector `instructions` that it uses ("avx512"); each NVIDIA GPU that the driver
+/// shows its `name` and compute `capability` ("9.0"); without a driver one object with the backend "cuda" says why it is
+/// `missing`. `library_path` as in the options. Starts NVIDIA's driver, but no context of its own.
+/// Errors: INVALID_ARGUMENT for an environment variable with an invalid value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_devices(
     library_path: torchacc_str,
@@ -156,7 +158,7 @@ pub unsafe extern "C" fn torchacc_devices(
     })
 }
 
-/// One more owner.
+/// Adds an owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_retain(
     context: *mut torchacc_context,
@@ -165,17 +167,17 @@ pub unsafe extern "C" fn torchacc_context_retain(
     quiet(std::ptr::null_mut(), || unsafe { handle::retain(context) })
 }
 
-/// One owner fewer. Buffers keep their context alive. Blocks when it is the last one, until what was cut has run.
+/// Removes an owner. Buffers keep their context alive. The last one blocks until everything that was cut has run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_release(context: *mut torchacc_context) {
     // SAFETY: NULL or a live context whose owner gives it up, says the header.
     quiet((), || unsafe { handle::release(context) });
 }
 
-/// Gives the call site in the program that is recording: any number but 0. It must not call this library.
+/// Returns the call site in the program that is recording: any number but 0. Must not call this library.
 pub type torchacc_locate_fn = Option<unsafe extern "C" fn(user: *mut c_void) -> u64>;
 
-/// Called when the user pointer it came with is not needed any more.
+/// Called when the user pointer that it came with is no longer needed.
 pub type torchacc_drop_fn = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
 /// A caller's pointer with its destructor.
@@ -207,8 +209,8 @@ impl User {
     }
 }
 
-/// Sets the function that is asked where an operation is recorded: on the recording thread, without a lock, and only
-/// at call sites not seen before. Another call sets another one, and drops the first. Errors carry what it returned
+/// Sets the function that is asked for the call site of a recorded operation: on the recording thread, without a lock, and only
+/// at call sites not seen before. A second call replaces the function, and drops the first one's `user`. Errors carry its result
 /// (`torchacc_error_site`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_set_locator(
@@ -253,16 +255,16 @@ pub unsafe extern "C" fn torchacc_cut(context: *mut torchacc_context) -> *mut to
     boundary(|| unsafe { borrow(context)? }.inner.cut())
 }
 
-/// Cuts, waits for everything, and returns every failure that no read and no sync returned yet, those of results that were
-/// released before they were read too: as one error, the first, which is the cause as far as anybody knows, with a message that
-/// has them all. Blocks. Errors: those of all operations; STRICT.
+/// Cuts, waits for everything, and returns every failure that no read and no sync has returned yet, including those of results
+/// that were released unread: as one error, the first, which is the cause as far as is known, with a message that contains them
+/// all. Blocks. Errors: those of all operations; STRICT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_sync(context: *mut torchacc_context) -> *mut torchacc_error {
     // SAFETY: a live context, says the header.
     boundary(|| unsafe { borrow(context)? }.inner.sync())
 }
 
-/// This moment: a number for `torchacc_is_done`. Records nothing, cuts nothing.
+/// Marks the present moment: gives a number for `torchacc_is_done`. Records nothing, cuts nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_mark(
     context: *mut torchacc_context,
@@ -276,9 +278,9 @@ pub unsafe extern "C" fn torchacc_mark(
     })
 }
 
-/// Whether everything that was recorded before a moment has run, whether or not it failed. Blocks for nothing: cuts if some of
-/// it is still in the trace, so that who asks again and again is told so in the end. Errors: UNSUPPORTED in a process forked
-/// after the context was used.
+/// Whether everything that was recorded before a mark has run, whether or not it failed. Never blocks: cuts if some of it is
+/// still in the trace, so that repeated calls eventually give true. Errors: UNSUPPORTED in a process forked after the context
+/// was used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_is_done(
     context: *mut torchacc_context,

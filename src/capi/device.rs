@@ -1,4 +1,4 @@
-//! Where a context's memory is, the program's own allocator for it, and work of the program's own on it.
+//! The device of a context's memory, the program's own allocator for it, and the program's own work on it.
 
 use super::context::{User, torchacc_context, torchacc_drop_fn};
 use super::error::{outcome, torchacc_error};
@@ -17,15 +17,15 @@ use std::sync::Arc;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct torchacc_device {
-    /// `sizeof(torchacc_device)` of whoever fills it in.
+    /// `sizeof(torchacc_device)` of the side that fills it in.
     pub struct_size: usize,
     /// DLPack's `DLDeviceType`: 1 for host memory, 2 for an NVIDIA GPU's.
     pub device_type: i32,
-    /// Which of the GPUs that the driver shows.
+    /// Index among the GPUs that the driver shows.
     pub device_id: i32,
-    /// On a GPU the `cudaStream_t` on which the context queues its programs; NULL where things are done at once.
+    /// On a GPU the `cudaStream_t` on which the context queues its programs; NULL where work is done at once.
     pub stream: *mut c_void,
-    /// 1 where programs run on the host: every function finds their memory where it lies.
+    /// 1 where programs run on the host: every function can access their memory in place.
     pub is_host: u32,
 }
 
@@ -46,7 +46,7 @@ impl torchacc_device {
     }
 }
 
-/// Where the context's memory is. The caller sets `out->struct_size`.
+/// Gives the device of the context's memory. The caller sets `out->struct_size`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_device(
     context: *const torchacc_context,
@@ -59,9 +59,9 @@ pub unsafe extern "C" fn torchacc_context_device(
     })
 }
 
-/// Gives `nbytes` (not 0) bytes of `device`'s memory, contents undefined, aligned to 64 bytes, on a GPU to 256; NULL when there are
-/// none, which is the error OUT_OF_MEMORY of what wanted them. On a GPU the memory is used in the order of `device->stream`, also
-/// when it is freed before what was queued there is done.
+/// Returns `nbytes` (not 0) bytes of `device`'s memory, contents undefined, aligned to 64 bytes, on a GPU to 256; NULL when
+/// there are none, which is the error OUT_OF_MEMORY of the operation that wanted them. On a GPU the memory is used in the order
+/// of `device->stream`, even if it is freed before the work queued there is done.
 pub type torchacc_allocate_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -70,7 +70,7 @@ pub type torchacc_allocate_fn = Option<
     ) -> *mut c_void,
 >;
 
-/// Takes back what a `torchacc_allocate_fn` gave for so many bytes.
+/// Takes back memory that a `torchacc_allocate_fn` gave for `nbytes` bytes.
 pub type torchacc_deallocate_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -80,7 +80,7 @@ pub type torchacc_deallocate_fn = Option<
     ),
 >;
 
-/// Where memory comes from. May grow at the end.
+/// An allocator of device memory. May grow at the end.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct torchacc_allocator {
@@ -98,11 +98,11 @@ unsafe impl Growing for torchacc_allocator {
     const NAME: &'static str = "torchacc_allocator";
 }
 
-/// Makes the program's allocator the one that all memory for values and programs of the context comes from, so that the
-/// program's own tensors and the context's share it. The library then keeps no free memory: the allocator should, as each step
-/// asks for the same sizes again. Called on any thread, for as long as something of the context's lives.
+/// Makes the program's allocator the source of all memory for values and programs of the context, so that the program's own
+/// tensors and the context's share it. The library then keeps no free memory: the allocator should, since each step asks for the
+/// same sizes again. Its functions are called on any thread, for as long as anything of the context's lives.
 ///
-/// `user` belongs to the library from the call on: it is dropped when it is not needed, on an error too (but for a bad
+/// `user` belongs to the library from the call on: it is dropped when it is no longer needed, on an error too (except for a bad
 /// `struct_size`). Errors: INVALID_ARGUMENT for a function that is NULL, after memory was taken, or a second time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_set_allocator(
@@ -134,8 +134,8 @@ pub unsafe extern "C" fn torchacc_context_set_allocator(
     })
 }
 
-/// Work of the program's own on `nbytes` bytes of `device`'s memory. On a GPU it is queued on `device->stream`, or on others that
-/// the stream waits for and that waited for it; elsewhere it is done when this returns. Returns NULL, or an error from
+/// The program's own work on `nbytes` bytes of `device`'s memory. On a GPU it is queued on `device->stream`, or on other streams
+/// that this one waits for and that have waited for it; elsewhere it is done when this returns. Returns NULL, or an error from
 /// `torchacc_error_new`; must not call this library otherwise, and must not unwind.
 pub type torchacc_memory_fn = Option<
     unsafe extern "C" fn(
@@ -146,8 +146,9 @@ pub type torchacc_memory_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// Replaces the content by what `fill` writes to all of `memory`, so that data comes from elsewhere in the device's memory without
-/// the host's. Calls it before this returns; does not wait. Errors: OUT_OF_MEMORY, those of `fill`: the content stays as it was.
+/// Replaces the content: `fill` writes to all of `memory`, so that data can come from elsewhere in the device's memory without
+/// passing through the host's. Calls it before this returns; does not wait. Errors: OUT_OF_MEMORY, those of `fill`: the content
+/// stays as it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_fill(
     buffer: *mut torchacc_buffer,
@@ -158,9 +159,9 @@ pub unsafe extern "C" fn torchacc_buffer_fill(
     boundary(|| unsafe { work_on(buffer, fill, user, |context, id, work| context.fill(id, work)) })
 }
 
-/// Lets `look` read the content where it lies; it must not write, nor keep the address. `memory` is NULL where all is zeros.
-/// Blocks: cuts the trace if it still computes the value, and waits for it to be queued. Errors: as `torchacc_buffer_read`, those of
-/// `look`.
+/// Lets `look` read the content in place; it must neither write nor keep the address. `memory` is NULL if the content is all
+/// zeros. Blocks: cuts the trace if it still computes the value, and waits until the computation is queued. Errors: as
+/// `torchacc_buffer_read`, those of `look`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_look(
     buffer: *mut torchacc_buffer,

@@ -91,7 +91,7 @@ fn dtype_of(raw: DataType) -> Result<DType> {
     })
 }
 
-/// A tensor that belongs to this library: its deleter is called in the end.
+/// A managed tensor that this library owns, and whose deleter it calls in the end.
 struct Managed(*mut DLManagedTensorVersioned);
 
 // SAFETY: DLPack lets a consumer call the deleter on any thread; nothing else of it is touched.
@@ -119,13 +119,13 @@ impl Managed {
     }
 }
 
-/// A tensor on another library's array, without a copy where it is in the memory of the context's device
-/// (`torchacc_context_device`), on the host aligned to 16 bytes. The array must stay as it is while it is lent, as of
-/// `torchacc_tensor_borrow`; on a GPU its producer has seen to it that it is ready for what is queued on the device's `stream`
-/// from now on. `managed` belongs to this library from the call on: its deleter is called, on any
-/// thread, once nothing uses the array, on an error too.
-/// Errors: UNSUPPORTED for another major version than 1, memory of another device, and dtypes that are unknown here;
-/// INVALID_ARGUMENT for negative sizes or strides.
+/// Makes a tensor on another library's array, without a copy where it is in the memory of the context's device
+/// (`torchacc_context_device`), on the host if it is aligned to 16 bytes. The array must stay as it is while it is lent, as for
+/// `torchacc_tensor_borrow`; on a GPU its producer has ensured that it is ready for all work queued on the device's `stream`
+/// from now on. `managed` belongs to this library from the call on: its deleter is called, on any thread, once nothing uses the
+/// array, on an error too.
+/// Errors: UNSUPPORTED for a major version other than 1, memory of another device, and unknown dtypes; INVALID_ARGUMENT for
+/// negative sizes or strides.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_from_dlpack(
     context: *mut torchacc_context,
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn torchacc_tensor_from_dlpack(
 }
 
 /// # Safety
-/// A live managed tensor.
+/// `owner` holds a live managed tensor.
 unsafe fn lent(owner: Managed, here: Location) -> Result<Lent> {
     let unsupported = |message: String| Err(Error::new(Code::Unsupported, message));
     // SAFETY (here and below): the caller's promise; other fields only once the version is known.
@@ -166,11 +166,11 @@ unsafe fn lent(owner: Managed, here: Location) -> Result<Lent> {
     let layout = unsafe { layout(tensor.shape, tensor.strides, rank)? };
     let view = View { dtype: dtype_of(tensor.dtype)?, layout };
     let data = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize).cast();
-    // How much there is follows from the shape alone.
+    // The length follows from the shape alone.
     Ok(Lent { data, len: isize::MAX as usize, view, on_device, owner: Box::new(owner) })
 }
 
-/// What an array that was given out needs for as long as it is used.
+/// An exported array with its memory, for as long as the consumer uses it.
 struct ExportedArray {
     managed: DLManagedTensorVersioned,
     view: View,
@@ -183,10 +183,10 @@ enum Memory {
 }
 
 impl Drop for ExportedArray {
-    /// What the consumer queued may still read the memory.
+    /// Waits: work that the consumer queued may still read the memory.
     fn drop(&mut self) {
         if let Memory::Shared(storage) = &self.memory {
-            // A device that has an error to tell does so at the next use.
+            // A pending error of the device is reported at the next use.
             storage.visit(|bytes| bytes.settle()).ok();
         }
     }
@@ -199,11 +199,11 @@ unsafe extern "C" fn give_back(managed: *mut DLManagedTensorVersioned) {
     });
 }
 
-/// The tensor as an array for another library, which calls its deleter in the end, on any thread; the context stays alive
-/// or not. Without `copy` the array shares the memory of the context's device (`torchacc_context_device`) and must not be
-/// written to (its flag READ_ONLY is set); with it, it is the consumer's own, dense, on the host (IS_COPIED). Blocks: cuts
-/// the trace if it still computes the value, and waits, on a GPU until every stream may read it. The deleter, too, waits
-/// there for all that was queued. Errors: as `torchacc_tensor_read`.
+/// Exports the tensor as an array for another library, which calls its deleter in the end, on any thread, whether or not the
+/// context is still alive. Without `copy` the array shares the memory of the context's device (`torchacc_context_device`) and
+/// must not be written to (its flag READ_ONLY is set); with it, the array is the consumer's own, dense, on the host (IS_COPIED).
+/// Blocks: cuts the trace if it still computes the value, and waits, on a GPU until every stream may read it. There the deleter
+/// waits, too, for all queued work. Errors: as `torchacc_tensor_read`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_to_dlpack(
     tensor: *const torchacc_tensor,
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn torchacc_tensor_to_dlpack(
         // SAFETY: as the header says.
         let tensor = unsafe { borrow(tensor)? };
         let exported = exported(tensor, copy)?;
-        // SAFETY: as the header says; on failure the array goes again.
+        // SAFETY: as the header says; on failure the array is released.
         unsafe { put(out, exported).inspect_err(|_| give_back(exported)) }
     })
 }
@@ -237,7 +237,7 @@ fn exported(tensor: &torchacc_tensor, copy: bool) -> Result<*mut DLManagedTensor
     let address = address + view.layout.offset as usize * view.dtype.size();
     let managed = described(&view, address, location, flags);
     let mut exported = Box::new(ExportedArray { managed, view, memory });
-    // The lists are part of the box, whose address stays.
+    // The lists may be part of the box, whose address does not change.
     exported.managed.dl_tensor.shape = exported.view.layout.sizes.as_mut_ptr();
     exported.managed.dl_tensor.strides = exported.view.layout.strides.as_mut_ptr();
     let exported = Box::into_raw(exported);
@@ -248,7 +248,7 @@ fn exported(tensor: &torchacc_tensor, copy: bool) -> Result<*mut DLManagedTensor
     }
 }
 
-/// All but the pointers into the box that it will lie in.
+/// A managed tensor without its pointers into the box that will hold it.
 fn described(
     view: &View,
     address: usize,

@@ -16,7 +16,7 @@ pub struct torchacc_error {
 
 handle::kind!(torchacc_error, b"er");
 
-/// Given out when there is nothing to allocate a message with, or no trust left to do it; never freed.
+/// Returned for panics, when a message cannot be allocated, or not safely; never freed.
 static PANIC: Cell<torchacc_error> = Cell::immortal(torchacc_error {
     code: Code::Panic as u32,
     site: 0,
@@ -36,7 +36,7 @@ impl torchacc_error {
         PANIC.handle()
     }
 
-    /// What a host operator returned, as an error of this library; takes the object.
+    /// Converts an error object that a callback returned, and frees it.
     ///
     /// # Safety
     /// `pointer` is a live, owned error.
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn torchacc_error_code(error: *const torchacc_error) -> to
     quiet(0, || unsafe { borrow(error) }.map_or(0, |e| e.code))
 }
 
-/// What went wrong, why, and what to do. Valid as long as the error.
+/// The message, with the cause and a remedy. Valid as long as the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_error_message(error: *const torchacc_error) -> torchacc_str {
     // SAFETY: NULL or a live error, says the header.
@@ -89,8 +89,8 @@ pub unsafe extern "C" fn torchacc_error_message(error: *const torchacc_error) ->
     })
 }
 
-/// The call site that recorded the operation that failed, as the locator named it; 0 when unknown. Where the same was recorded
-/// before, it is the place of the first time, and the message says so.
+/// The call site that recorded the failed operation, as the locator named it; 0 when unknown. If the same operation was recorded
+/// before, this is the site of the first time, and the message says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_error_site(error: *const torchacc_error) -> u64 {
     // SAFETY: NULL or a live error, says the header.
@@ -149,10 +149,10 @@ pub unsafe extern "C" fn torchacc_string_free(string: *mut torchacc_string) {
     quiet((), || unsafe { handle::release(string) });
 }
 
-/// What a callback returned.
+/// The result of a callback.
 ///
 /// # Safety
-/// NULL, or an owned error.
+/// `error` is NULL, or an owned error.
 pub(super) unsafe fn outcome(error: *mut torchacc_error) -> Result<()> {
     // SAFETY: the caller's promise.
     if error.is_null() { Ok(()) } else { Err(unsafe { torchacc_error::take(error) }) }

@@ -15,7 +15,7 @@ use crate::trace::{ArgRef, Call, TensorRef};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
-/// The row that gives gradients.
+/// The row for gradients.
 fn operator() -> Operator {
     static ROW: OnceLock<u32> = OnceLock::new();
     let find = || aten::find("torchacc::grad").expect("the table has a row for gradients");
@@ -25,22 +25,22 @@ fn operator() -> Operator {
 /// Records the derivatives of `loss`, one float, with respect to `count` float tensors, and gives them as new dense tensors
 /// of the tensors' types. One record; does not wait. Gradients are operations like others: they may be differentiated again.
 ///
-/// A derivative is taken with respect to what a tensor holds at the call, as it shows it: a view has the gradient of its
-/// elements. It is zero for a tensor that the loss does not depend on. It flows through floats: through
-/// native operators, views, in-place writes; not through comparisons, rounding, integers, the primitive "detach", or the
-/// steps of optimizers: "torchacc::adamw" (lists params, grads, means, squares; then step, counted from 1, lr, beta1, beta2,
-/// weight_decay, eps → the new params, means, squares) and "torchacc::sgd" (lists params, grads, momentum_buffers or an
-/// empty one; then lr, momentum, weight_decay, and the attribute nesterov → the new params, momentum_buffers), which
-/// `torchacc_record` writes over the old ones. Their numbers, given as SCALAR_*, compile nothing again.
+/// A derivative is taken with respect to the value that a tensor holds at the call, as the tensor shows it: a view has the
+/// gradient of its elements. It is zero for a tensor that the loss does not depend on. It flows through floats: through native
+/// operators, views, in-place writes; not through comparisons, rounding, integers, the primitive "detach", or the steps of
+/// optimizers: "torchacc::adamw" (lists params, grads, means, squares; then step, counted from 1, lr, beta1, beta2,
+/// weight_decay, eps → the new params, means, squares) and "torchacc::sgd" (lists params, grads, momentum_buffers or an empty
+/// one; then lr, momentum, weight_decay, and the attribute nesterov → the new params, momentum_buffers), which `torchacc_record`
+/// writes over the old ones. Their numbers, given as SCALAR_*, cause no recompile.
 ///
-/// The loss must have been recorded since the last cut, and everything between the tensors and the loss too: what was
-/// computed before has left its history there. So record the whole step, forward, gradients and update, before anything of
-/// it is read, synced or cut. A step longer than the options `trace_limit` or `trace_bytes` is cut by itself: raise them.
+/// The loss must have been recorded since the last cut, and everything between the tensors and the loss too: values computed
+/// before that have lost their history. So record the whole step, forward, gradients and update, before any part of it is read,
+/// synced or cut. A step longer than the options `trace_limit` or `trace_bytes` is cut automatically: raise them.
 ///
-/// Errors, with nothing recorded: INVALID_ARGUMENT for a loss that is not one float or not in the trace any more, a tensor
-/// that is no float, that was written since the loss was computed from it, or that the loss depends on by way of what was
-/// computed before the last cut; UNSUPPORTED if the loss depends on a tensor by way of an operator that has no gradient,
-/// which is named; host operators have none. What is wrong with an earlier record of the trace is reported here too.
+/// Errors, with nothing recorded: INVALID_ARGUMENT for a loss that is not one float or no longer in the trace, and for a tensor
+/// that is not a float, that was written since the loss was computed from it, or that the loss depends on through values
+/// computed before the last cut; UNSUPPORTED if the loss depends on a tensor through an operator without a gradient, which the
+/// message names; host operators have none. An invalid earlier record of the trace is reported here too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_grad(
     context: *mut torchacc_context,
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn torchacc_grad(
         let pairs = params.iter().zip(ids);
         let list = pairs.map(|(param, id)| Some(TensorRef::new(id, &param.view))).collect();
         let loss = TensorRef::new(id_in(context, &loss.buffer)?, &loss.view);
-        // Collectives on the way back take their turn after those before.
+        // Collectives of the backward pass run after those that were recorded before.
         let tokens: SmallVec<[TensorRef; 2]> =
             context.inner.tokens().into_iter().map(token).collect();
         let mut args = vec![ArgRef::Tensor(loss), ArgRef::Tensors(list)];

@@ -30,7 +30,7 @@ pub struct torchacc_graph {
     constants: Mutex<Option<Constants>>,
 }
 
-/// A program's constants, in the context that it was applied in last.
+/// A program's constants, in the context to which it was applied last.
 type Constants = (Arc<Context>, Arc<Vec<torchacc_tensor>>);
 
 handle::kind!(torchacc_graph, b"gr");
@@ -62,9 +62,10 @@ fn read(text: &str) -> Result<Module> {
 /// 0. Primitives are the operators without a namespace (`torchacc_op_name`), whose signatures name their attributes. Attributes
 /// are written `3`, `3.0`, `1e-5`, `inf`, `nan`, `true`, `[1,2]`, `f32`, or types in parentheses: `(f32[2], i64[])`.
 ///
-/// Or a module of StableHLO in either of its forms, as JAX, torch_xla and TensorFlow print it: its function `main`, or its only
-/// public one, whose arguments are the inputs. Calls are inlined, and loops of a few rounds unrolled; others compile their rounds once.
-/// Errors: INVALID_ARGUMENT, with line and column; what is not supported is named.
+/// Also reads a module of StableHLO in either of its forms, as JAX, torch_xla and TensorFlow print it: its function `main`, or
+/// its only public one, whose arguments are the inputs. Calls are inlined, and short loops unrolled; the body of any other loop
+/// is compiled once.
+/// Errors: INVALID_ARGUMENT, with line and column; unsupported features are named.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_parse(
     text: torchacc_str,
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn torchacc_graph_last(
     })
 }
 
-/// Begins what `torchacc_graph_capture` ends: cuts, and gives the number of the trace that begins.
+/// Begins a capture, which `torchacc_graph_capture` ends: cuts, and gives the number of the trace that begins.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_capture_begin(
     context: *mut torchacc_context,
@@ -106,12 +107,13 @@ pub unsafe extern "C" fn torchacc_capture_begin(
     })
 }
 
-/// What was recorded since `torchacc_capture_begin` gave `number`, as a graph: a function from what the tensors `inputs` held then
-/// to what the tensors `outputs` hold now (VIEW, TENSOR; both dense in the graph, whatever their strides). What else was read, numbers
-/// included, is constant. Nothing is computed and nothing changes; the trace goes on.
-/// Errors: INVALID_ARGUMENT if something has cut the trace meanwhile, as a read does, and for an input that is not the whole of its
-/// buffer, was never written, or is there twice, and when memory was changed that is neither an input's nor an output's; UNSUPPORTED
-/// for an input that is used as another dtype; those of operators that cannot be compiled.
+/// Captures the operations recorded since `torchacc_capture_begin` gave `number` as a graph: a function from the values that the
+/// tensors `inputs` held then to those that the tensors `outputs` hold now (VIEW, TENSOR; both dense in the graph, whatever
+/// their strides). All else that was read, numbers included, is constant. Nothing is computed and nothing changes; the trace
+/// goes on.
+/// Errors: INVALID_ARGUMENT if the trace has been cut meanwhile, for instance by a read, for an input that is not the whole of
+/// its buffer, was never written, or is given twice, and when memory was changed that is neither an input's nor an output's;
+/// UNSUPPORTED for an input that is used as another dtype; those of operators that cannot be compiled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_capture(
     context: *mut torchacc_context,
@@ -130,8 +132,8 @@ pub unsafe extern "C" fn torchacc_graph_capture(
     })
 }
 
-/// What a generator of random numbers gave while something was recorded: those of `seed` from offset `begin` up to `end`. Of the
-/// context's own, `begin` is 0 after `torchacc_seed`, and each call with `TORCHACC_ARG_RANDOM` takes 2^32.
+/// Random numbers that a generator gave during a capture: those of `seed` from offset `begin` up to `end`. For the context's own
+/// generator, `begin` is 0 after `torchacc_seed`, and each call with `TORCHACC_ARG_RANDOM` takes 2^32.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct torchacc_draws {
@@ -140,10 +142,10 @@ pub struct torchacc_draws {
     pub end: u64,
 }
 
-/// `torchacc_graph_capture` of a program that draws random numbers, other ones whenever the graph runs: the states of the generators
-/// that gave `draws` are its last inputs, and its last results. A state is i64[2], seed and offset. Generators must differ in
-/// their seeds; numbers of other seeds are the same in each run. Errors: as of `torchacc_graph_capture`, and INVALID_ARGUMENT for
-/// two generators of one seed.
+/// As `torchacc_graph_capture`, for a program that draws random numbers, new ones whenever the graph runs: the states of the
+/// generators that gave `draws` are its last inputs, and its last results. A state is i64[2], seed and offset. Generators must
+/// have different seeds; numbers of other seeds are the same in each run. Errors: as `torchacc_graph_capture`, and
+/// INVALID_ARGUMENT for two generators with the same seed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_capture_random(
     context: *mut torchacc_context,
@@ -200,8 +202,8 @@ unsafe fn capture(
     unsafe { put(out, graph).inspect_err(|_| handle::release(graph)) }
 }
 
-/// The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements, which
-/// this text has no form for.
+/// The graph as text, which `torchacc_graph_parse` reads. Errors: UNSUPPORTED for a module with constants of many elements,
+/// which this text cannot express.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_text(
     graph: *const torchacc_graph,
@@ -219,9 +221,10 @@ pub unsafe extern "C" fn torchacc_graph_text(
     })
 }
 
-/// The graph as a module of StableHLO, which `torchacc_graph_parse` reads, too. Its inputs, then its scalars, are the arguments of
-/// `main`. What StableHLO has no operation for is a composite `torchacc.<primitive>` with a function that says it, or else a
-/// custom call of that name, which other systems do not know. Errors: INVALID_ARGUMENT for a graph with a host operator.
+/// The graph as a module of StableHLO, which `torchacc_graph_parse` reads, too. Its inputs, then its scalars, are the arguments
+/// of `main`. A primitive without a StableHLO operation is a composite `torchacc.<primitive>` with a function that defines it,
+/// or else a custom call of that name, which other systems do not know. Errors: INVALID_ARGUMENT for a graph with a host
+/// operator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_stablehlo(
     graph: *const torchacc_graph,
@@ -237,16 +240,16 @@ pub unsafe extern "C" fn torchacc_graph_stablehlo(
     })
 }
 
-/// How many results the graph has; 0 for NULL.
+/// Number of results of the graph; 0 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_outputs(graph: *const torchacc_graph) -> usize {
     // SAFETY: NULL or a live graph, says the header.
     quiet(0, || unsafe { borrow(graph) }.map_or(0, |g| g.program.graph.outputs.len()))
 }
 
-/// Records the graph as one operation of many: `args` are its inputs (VIEW, TENSOR), in order, and its scalars (SCALAR_*),
-/// in the order of their slots; `outs` are new dense tensors, one for each result. Does not wait.
-/// Errors: INVALID_ARGUMENT for other types, kinds or counts than the graph's.
+/// Records the operations of the graph: `args` are its inputs (VIEW, TENSOR), in order, and its scalars (SCALAR_*), in the order
+/// of their slots; `outs` are new dense tensors, one for each result. Does not wait.
+/// Errors: INVALID_ARGUMENT for types, kinds or counts other than the graph's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_apply(
     context: *mut torchacc_context,
@@ -267,10 +270,11 @@ pub unsafe extern "C" fn torchacc_graph_apply(
     })
 }
 
-/// `torchacc_graph_apply` with results that are written into tensors that are there: result `k` into `into[k]` (VIEW, TENSOR), or else
-/// (NONE) into a new tensor. `outs` gets these, and NULL for the others. Inputs may be among them, as the state of a training step is: their
-/// memory is overwritten where the program permits it, instead of memory of its own that each step's state would take.
-/// Errors, with nothing recorded: as of `torchacc_graph_apply`, and INVALID_ARGUMENT for two results in the same memory.
+/// As `torchacc_graph_apply`, with results written into existing tensors: result `k` into `into[k]` (VIEW, TENSOR), or else
+/// (NONE) into a new tensor. `outs` gets the new ones, and NULL for the others. Inputs may be among the targets, as the state of
+/// a training step is: their memory is overwritten where the program permits it, so that each step's state needs no memory of
+/// its own.
+/// Errors, with nothing recorded: as `torchacc_graph_apply`, and INVALID_ARGUMENT for two results in the same memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_apply_into(
     context: *mut torchacc_context,
@@ -302,8 +306,8 @@ pub unsafe extern "C" fn torchacc_graph_apply_into(
     })
 }
 
-/// Where results are to be written, if not into new tensors. Errors: another type than the result's, the same memory twice, what
-/// is no part of its buffer.
+/// The tensors that results are to be written to; `None` for a new tensor. Errors: a type other than the result's, the same
+/// memory twice, a tensor that leaves its buffer or repeats elements.
 fn targets_of<'a>(
     context: &torchacc_context,
     refs: &[ArgRef<'a>],
@@ -338,7 +342,7 @@ fn targets_of<'a>(
     Ok(targets)
 }
 
-/// Records the graph; its results, in new tensors.
+/// Records the graph, and returns its results in new tensors.
 fn apply(
     context: &torchacc_context,
     graph: &torchacc_graph,
@@ -361,12 +365,12 @@ fn apply(
     Ok(made)
 }
 
-/// Runs the graph on OpenXLA, now: by the plugin of the PJRT C API in the file `plugin` (UTF-8), or where that is empty by that of
-/// `TORCHACC_OPENXLA`. `args` and `outs` are as of `torchacc_graph_apply`. The first call for a plugin compiles. Results are as those
-/// of `torchacc_graph_apply`, but for rounding; subnormal numbers may be zero. Blocks: reads its inputs, as `torchacc_tensor_read`.
-/// Errors: NOT_FOUND when no plugin is named, or no file has that name; INVALID_ARGUMENT for a file that is no plugin, and as
-/// `torchacc_graph_apply`; ABI_MISMATCH for a plugin of another API; UNSUPPORTED for what StableHLO has no words for; those of the
-/// graph's operations, of reading, and of the plugin.
+/// Runs the graph on OpenXLA, now: by the plugin of the PJRT C API in the file `plugin` (UTF-8), or if that is empty by that of
+/// `TORCHACC_OPENXLA`. `args` and `outs` are as for `torchacc_graph_apply`. The first call for a plugin compiles. Results are
+/// those of `torchacc_graph_apply`, except for rounding; subnormal numbers may be zero. Blocks: reads its inputs, as
+/// `torchacc_tensor_read`. Errors: NOT_FOUND when no plugin is named, or there is no such file; INVALID_ARGUMENT for a file that
+/// is not a plugin, and as `torchacc_graph_apply`; ABI_MISMATCH for a plugin of another API; UNSUPPORTED for operations that
+/// StableHLO cannot express; those of the graph's operations, of reading, and of the plugin.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_graph_run_on_openxla(
     context: *mut torchacc_context,
@@ -412,7 +416,7 @@ fn results(
     types.map(|ty| torchacc_tensor::dense(&context.inner, ty.dtype, &ty.sizes)).collect()
 }
 
-/// The constants that are no part of the program, copied once.
+/// The constants that are kept beside the program's graph, copied to the context once.
 fn constants(context: &Arc<Context>, graph: &torchacc_graph) -> Result<Arc<Vec<torchacc_tensor>>> {
     let mut constants = graph.constants.lock();
     if let Some((_, known)) = constants.as_ref().filter(|(of, _)| Arc::ptr_eq(of, context)) {
@@ -430,7 +434,7 @@ fn constants(context: &Arc<Context>, graph: &torchacc_graph) -> Result<Arc<Vec<t
     Ok(made)
 }
 
-/// Tensors and numbers.
+/// Splits arguments into tensors and numbers.
 fn split<'a>(args: &[ArgRef<'a>]) -> Result<(Vec<TensorRef<'a>>, Vec<Number>)> {
     let (mut tensors, mut numbers) = (Vec::new(), Vec::new());
     for (index, arg) in args.iter().enumerate() {
@@ -443,7 +447,7 @@ fn split<'a>(args: &[ArgRef<'a>]) -> Result<(Vec<TensorRef<'a>>, Vec<Number>)> {
     Ok((tensors, numbers))
 }
 
-/// Nothing but tensors.
+/// Arguments that are all tensors.
 fn tensors<'a>(args: &[ArgRef<'a>]) -> Result<Vec<TensorRef<'a>>> {
     match split(args)? {
         (tensors, numbers) if numbers.is_empty() => Ok(tensors),

@@ -1,9 +1,9 @@
-//! Handles: what an opaque pointer stands for, and how it is distinguished from one that was released or is of another kind.
+//! Handles: opaque pointers to objects, distinguishable from handles that were released and from those of other kinds.
 //!
-//! An object lives in a cell, which others use after it, but which never goes back to the allocator. A handle is the cell's address,
-//! with the number of the object's life there in the low bits. So a handle that was released leads to a cell that says so, whoever
-//! lives there now. Numbers come again after 128 lives, and a thread uses the cell that is free for longest: two thousand
-//! objects come and go before a handle can be taken for another.
+//! An object lives in a cell, which is reused by other objects but never returned to the allocator. A handle is the cell's
+//! address, with the number of the object's life there in the low bits. So a handle that was released leads to a cell that says
+//! so, whichever object lives there now. Numbers repeat after 128 lives, and a thread uses the cell that has been free for
+//! longest: two thousand objects come and go before a handle can be mistaken for another.
 
 use super::bad;
 use crate::error::{Error, Result};
@@ -15,25 +15,25 @@ use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What cells are aligned to: as many lives have numbers.
+/// Alignment of cells, and so the number of distinct life numbers.
 const LIVES: u64 = 128;
-/// In the state of a cell: the number of its life, its kind, and in the rest the owners.
+/// Bits of a cell's state: the number of its life, its kind, and below these the number of owners.
 const LIFE: u32 = 48;
 const KIND: u32 = 32;
 const OWNERS: u64 = (1 << KIND) - 1;
 
-/// A kind of objects that C programs hold.
+/// A kind of object that C programs hold.
 pub trait Handle: Send + Sync + Sized + 'static {
     /// A number of 16 bits that no other kind has, so that a handle of another kind is an error and not a crash.
     const TAG: u16;
     const NAME: &'static str;
-    /// Where all of them live.
+    /// The cells of all objects of this kind.
     fn cells() -> &'static Cells<Self>;
-    /// Calls `body` with this thread's cells; with none for a thread that is about to end.
+    /// Calls `body` with this thread's cells; with an empty list on a thread that is about to end.
     fn spare<R>(body: impl Fn(&Spare<Self>) -> R) -> R;
 }
 
-/// Makes a type such a kind. The tag is two bytes that no other kind has.
+/// Implements [`Handle`] for a type. The tag is two bytes that no other kind has.
 macro_rules! kind {
     ($kind:ident, $tag:literal) => {
         impl $crate::capi::handle::Handle for $kind {
@@ -61,11 +61,11 @@ pub(super) use kind;
 #[repr(C, align(128))]
 pub struct Cell<T> {
     state: AtomicU64,
-    /// There while it has owners.
+    /// Initialized while the cell has owners.
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the value is reached by its owners, as `&T`; who made the last of them go, or has made the first, has it alone.
+// SAFETY: owners reach the value as `&T`; whoever removed the last owner, or adds the first, has exclusive access.
 unsafe impl<T: Send + Sync> Sync for Cell<T> {}
 
 impl<T: Handle> Cell<T> {
@@ -74,13 +74,13 @@ impl<T: Handle> Cell<T> {
         Cell { state: AtomicU64::new(identity::<T>(0)), value }
     }
 
-    /// With more owners than ever give it up.
+    /// A cell with more owners than will ever release it.
     pub const fn immortal(value: T) -> Cell<T> {
         let value = UnsafeCell::new(MaybeUninit::new(value));
         Cell { state: AtomicU64::new(identity::<T>(0) + OWNERS / 2), value }
     }
 
-    /// The life that is, without owners.
+    /// The state of the present life with no owners.
     fn life(&self) -> u64 {
         self.state.load(Ordering::Relaxed) & !OWNERS
     }
@@ -93,17 +93,17 @@ impl<T: Handle> Cell<T> {
     /// # Safety
     /// The cell has an owner for as long as the result is used.
     unsafe fn value<'a>(&'static self) -> &'a T {
-        // SAFETY: what has an owner is there, and nobody has it alone.
+        // SAFETY: a value with an owner is initialized, and nobody has exclusive access.
         unsafe { (*self.value.get()).assume_init_ref() }
     }
 
-    /// Changes the number of a life's owners from what it is, which is not 0; `None` when that life is over.
+    /// Changes the number of a life's owners, unless it is 0, and returns the old state; `None` when that life is over.
     fn count(&self, life: u64, change: impl Fn(u64) -> u64) -> Option<u64> {
         let changed = |state| has_owners(state, life).then(|| change(state));
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).ok()
     }
 
-    /// One owner fewer; nothing if the life is over. After the last one there is room for another.
+    /// Removes an owner; does nothing if the life is over. The last one frees the cell for another object.
     fn leave(&'static self, life: u64) {
         let last = |state: u64| state & OWNERS == 1;
         let fewer = |state: u64| match last(state) {
@@ -111,7 +111,7 @@ impl<T: Handle> Cell<T> {
             false => state - 1,
         };
         if self.count(life, fewer).is_some_and(last) {
-            // SAFETY: it was there until now, and whoever ends the life has it alone.
+            // SAFETY: it was initialized until now, and whoever ends the life has exclusive access.
             unsafe { (*self.value.get()).assume_init_drop() };
             T::spare(|spare| spare.push(self));
         }
@@ -127,19 +127,19 @@ fn has_owners(state: u64, life: u64) -> bool {
     (1..=OWNERS).contains(&state.wrapping_sub(life))
 }
 
-/// Cells of a kind for everybody.
+/// The cells of a kind, shared by all threads.
 pub struct Cells<T: 'static>(Mutex<Lists<T>>);
 
 struct Lists<T: 'static> {
     free: Vec<&'static Cell<T>>,
-    /// Where leak checkers find them.
+    /// Keeps every cell reachable for leak checkers.
     all: Vec<&'static [Cell<T>]>,
 }
 
-/// Free cells of one thread, which gets and leaves most without asking the others. The first is free for longest.
+/// A thread's own free cells, so that it rarely locks the shared list. The first has been free for longest.
 pub struct Spare<T: Handle>(RefCell<VecDeque<&'static Cell<T>>>);
 
-/// How many cells go from a thread to all or the other way. A thread that uses any keeps once to twice as many,
+/// Number of cells that move between a thread and the shared list at a time. A thread that uses any keeps once to twice as many,
 /// which stay in its cache.
 const BATCH: usize = 16;
 
@@ -235,7 +235,7 @@ impl<T: Handle> Drop for Owned<T> {
     }
 }
 
-/// The cell that a handle leads to, if the object that it was made for lives.
+/// The cell of a handle, if the handle's object is alive.
 ///
 /// # Safety
 /// `handle` is NULL or was made by this library, for an object of any kind, which may be gone.
@@ -244,7 +244,7 @@ unsafe fn cell_of<T: Handle>(handle: *const T) -> Result<&'static Cell<T>> {
     if cell.is_null() {
         return Err(refused::<T>("is NULL"));
     }
-    // SAFETY: every cell starts with its state (`repr(C)`), and is never gone.
+    // SAFETY: every cell starts with its state (`repr(C)`), and is never freed.
     let state = unsafe { &*cell.cast::<AtomicU64>() }.load(Ordering::Acquire);
     let life = identity::<T>(handle.addr() as u64);
     match has_owners(state, life) {
@@ -263,13 +263,13 @@ fn refused<T: Handle>(why: &str) -> Error {
 /// Borrows the object of a handle.
 ///
 /// # Safety
-/// As [`cell_of`]; if the object lives, it does so as long as the result is used.
+/// As [`cell_of`]; if the object is alive, it stays so for as long as the result is used.
 pub unsafe fn borrow<'a, T: Handle>(handle: *const T) -> Result<&'a T> {
     // SAFETY (both): the caller's promise.
     Ok(unsafe { cell_of(handle)?.value() })
 }
 
-/// One more owner; NULL for what [`borrow`] refuses.
+/// Adds an owner; NULL for handles that [`borrow`] refuses.
 ///
 /// # Safety
 /// As [`cell_of`].
@@ -278,7 +278,7 @@ pub unsafe fn retain<T: Handle>(handle: *const T) -> *mut T {
     unsafe { owner(handle) }.map_or(ptr::null_mut(), Owned::give)
 }
 
-/// Another owner. Errors: as of [`borrow`].
+/// Adds an owner. Errors: as [`borrow`].
 ///
 /// # Safety
 /// As [`cell_of`].
@@ -289,7 +289,7 @@ pub unsafe fn owner<T: Handle>(handle: *const T) -> Result<Owned<T>> {
     more.map(|_| Owned(cell)).ok_or_else(|| refused::<T>("was released before"))
 }
 
-/// One owner fewer; nothing for what [`borrow`] refuses.
+/// Removes an owner; does nothing for handles that [`borrow`] refuses.
 ///
 /// # Safety
 /// As [`cell_of`]; the caller owned one reference, unless all are gone.

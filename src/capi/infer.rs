@@ -1,4 +1,4 @@
-//! Shape rules: what an operation's results will be.
+//! Shape rules: the types of an operation's results.
 
 use super::arguments::{Arguments, torchacc_arg};
 use super::context::torchacc_context;
@@ -15,7 +15,7 @@ use crate::record::{Arg, Format, Operator, Origin, Read, Record, Records, Value,
 use crate::shape::{Dims, Layout};
 use crate::trace::{ArgRef, Call, TensorRef, operator_name, settled, supported};
 
-/// A trace of one operation on dense inputs: what shape inference looks at.
+/// A trace of one operation on dense inputs, for shape inference.
 fn alone(op: Operator, args: &[ArgRef]) -> Records {
     let mut records = Records::default();
     let mut read = |tensor: &TensorRef| {
@@ -83,7 +83,7 @@ pub(super) fn types(op: Operator, args: &[ArgRef], n_outs: usize) -> Result<Vec<
     }
 }
 
-/// Refuses a call whose results have other sizes than the tensors that they are to be written to.
+/// Checks that each result of a call has the sizes of the tensor that it is to be written to.
 pub(super) fn check(call: &Call) -> Result<()> {
     for (index, (ty, out)) in
         types(call.op, call.args, call.outs.len())?.iter().zip(call.outs).enumerate()
@@ -98,7 +98,7 @@ pub(super) fn check(call: &Call) -> Result<()> {
     Ok(())
 }
 
-/// What an operator's results would be: its shape rule, for arguments as of `torchacc_record` (strides do not count).
+/// Gives the types of an operator's results by its shape rule, for arguments as for `torchacc_record` (strides do not count).
 /// `n_outs` must be the number of results. Records nothing. Errors: INVALID_ARGUMENT when the operator does not take such
 /// arguments, UNSUPPORTED when it has no form for these dtypes.
 #[unsafe(no_mangle)]

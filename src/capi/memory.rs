@@ -1,4 +1,4 @@
-//! How much memory a context has, and giving back what it keeps.
+//! The memory of a context: statistics, a limit, and the release of free memory.
 
 use super::context::torchacc_context;
 use super::error::torchacc_error;
@@ -6,16 +6,16 @@ use super::handle::borrow;
 use super::sized::{self, Growing};
 use super::{boundary, quiet};
 
-/// Bytes of the context's device's memory. May grow at the end.
+/// Bytes of memory on the context's device. May grow at the end.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct torchacc_memory_stats {
     /// `sizeof(torchacc_memory_stats)` of the caller.
     pub struct_size: usize,
-    /// In use: by values, by programs for what is between inputs and outputs, and by weights that were packed.
+    /// In use: by values, by the intermediates of programs, and by packed weights.
     pub allocated_bytes: u64,
     pub peak_allocated_bytes: u64,
-    /// The same with what is free and kept to be used again. With an allocator of the program's own nothing is kept.
+    /// The same, with free memory that is kept for reuse. With an allocator of the program's own nothing is kept.
     pub reserved_bytes: u64,
     pub peak_reserved_bytes: u64,
 }
@@ -25,8 +25,8 @@ unsafe impl Growing for torchacc_memory_stats {
     const NAME: &'static str = "torchacc_memory_stats";
 }
 
-/// Fills in `out`, whose `struct_size` is set, as far as it goes; what an older library does not know is 0. Waits for nothing: sync
-/// first for what was recorded. Errors: INVALID_ARGUMENT.
+/// Fills in `out` up to its `struct_size`, which the caller sets; fields that an older library does not know are 0. Waits for
+/// nothing: sync first to include recorded operations. Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_memory_stats(
     context: *mut torchacc_context,
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn torchacc_context_memory_stats(
     })
 }
 
-/// Sets both peaks to what there is now.
+/// Resets both peaks to the present values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_reset_peak_memory(context: *mut torchacc_context) {
     quiet((), || {
@@ -57,11 +57,11 @@ pub unsafe extern "C" fn torchacc_context_reset_peak_memory(context: *mut torcha
     });
 }
 
-/// Limits the bytes that each program cut from now on takes besides its inputs: what lies between these and its results, and
-/// results that are not given the memory of an input. Values that do not fit are computed again where they are read, which takes
-/// time and changes no bit. A program for which that is not enough fails with OUT_OF_MEMORY, which says what it wants when, and
-/// what it was to update keeps its value. 0 for no limit. Blocks until everything that was cut has run; cuts nothing. Errors:
-/// UNSUPPORTED in a process that was forked after the context was used.
+/// Limits the bytes that each program cut from now on takes besides its inputs: its intermediates, and results that are not
+/// given the memory of an input. Values that do not fit are recomputed where they are read, which takes time and changes no bit.
+/// A program for which that is not enough fails with OUT_OF_MEMORY, with a message that says how much it wants and at which
+/// step, and the buffers that it was to update keep their values. 0 for no limit. Blocks until everything that was cut has run;
+/// cuts nothing. Errors: UNSUPPORTED in a process that was forked after the context was used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_set_memory_limit(
     context: *mut torchacc_context,
@@ -71,10 +71,10 @@ pub unsafe extern "C" fn torchacc_context_set_memory_limit(
     boundary(|| unsafe { borrow(context)? }.inner.set_memory_limit(nbytes))
 }
 
-/// Gives back to the system, or to the device, the memory that is kept to be used again: free blocks, the memory that programs
-/// have for what is between inputs and outputs, and packed weights. What needs it takes it anew, so this costs time, and helps
-/// other users of the memory alone. Blocks until everything that was cut has run; cuts nothing. Errors: UNSUPPORTED in a process
-/// that was forked after the context was used.
+/// Gives memory that is kept for reuse back to the system, or to the device: free blocks, the memory that programs have for
+/// intermediates, and packed weights. It is allocated again when it is needed, so this costs time, and helps only other users of
+/// the memory. Blocks until everything that was cut has run; cuts nothing. Errors: UNSUPPORTED in a process that was forked
+/// after the context was used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_context_trim(
     context: *mut torchacc_context,

@@ -1,7 +1,7 @@
-//! The exported C functions: check, convert, call one thing.
+//! The exported C functions: check, convert, call one function.
 //!
-//! **Invariant:** no logic here, nothing exported elsewhere, and no panic leaves: every body runs inside
-//! [`boundary`]. `include/torchacc.h` is generated from this room; its comments are the documentation of the ABI.
+//! **Invariant:** no logic here, nothing exported elsewhere, and no panic escapes: every body that may panic runs inside
+//! [`boundary`] or [`quiet`]. `include/torchacc.h` is generated from this room; its comments are the documentation of the ABI.
 //!
 //! Rules of the ABI: a function that can fail returns an owned `torchacc_error*`, NULL for success; outputs come last and
 //! are written only on success; shared objects have `_retain` and `_release`, owned ones `_free`, and both accept
@@ -50,7 +50,7 @@ use std::sync::Once;
 /// Version of the ABI: raised when a program built against an older header could go wrong.
 pub const TORCHACC_ABI: u32 = 1;
 
-/// Version of the library that this header is of; `torchacc_version` is that of the library that was loaded.
+/// Version of the library that this header belongs to; `torchacc_version` gives that of the loaded library.
 pub const TORCHACC_VERSION_MAJOR: u32 = 0;
 pub const TORCHACC_VERSION_MINOR: u32 = 1;
 pub const TORCHACC_VERSION_PATCH: u32 = 0;
@@ -125,7 +125,7 @@ unsafe fn put<T>(out: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-/// Where a thread is, seen from the library.
+/// A thread's position relative to the library.
 #[derive(Clone, Copy, PartialEq)]
 enum CallState {
     Outside,
@@ -147,13 +147,13 @@ fn within<T>(state: CallState, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Calls a callback during which functions that can fail do: it is called by what they would wait for, or it is asked for what
-/// they would change.
+/// Calls a callback. Functions that can fail refuse to run during it: they might wait for its caller, or change the state that
+/// it is asked about.
 fn calling<T>(callback: impl FnOnce() -> T) -> T {
     within(CallState::Callback, callback)
 }
 
-/// Sees to it that a panic that is caught here prints nothing: a library does not write to other people's terminals.
+/// Keeps panics that are caught here from printing: a library does not write to other people's terminals.
 fn be_silent() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -168,7 +168,7 @@ fn be_silent() {
     });
 }
 
-/// Runs `body` and catches its panic; contexts that it leaves half changed say from now on what it was.
+/// Runs `body` and catches its panic, which the contexts that it leaves half changed report from now on.
 fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
     let result = within(CallState::Inside, || catch_unwind(AssertUnwindSafe(body)));
     result.inspect_err(|panic| panicked(panic_text(&**panic))).ok()
@@ -191,7 +191,7 @@ fn quiet<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     caught(body).unwrap_or(fallback)
 }
 
-/// The ABI that this library serves. Compare with `TORCHACC_ABI` once, at start.
+/// Version of the ABI that this library implements. Compare it with `TORCHACC_ABI` once, at start.
 #[unsafe(no_mangle)]
 pub extern "C" fn torchacc_abi_version() -> u32 {
     TORCHACC_ABI

@@ -16,13 +16,13 @@ use crate::record::Operator;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// An operator of this process: what `torchacc_op_find` or `torchacc_op_register_host` gave.
+/// The number of an operator in this process, from `torchacc_op_find` or `torchacc_op_register_host`.
 pub type torchacc_op = u32;
 
 /// Set in the number of a host operator.
 const HOST: u32 = 1 << 31;
 
-/// The operator of a number.
+/// The operator with this number.
 pub(super) fn operator(op: torchacc_op) -> Result<Operator> {
     if op & HOST != 0 {
         let id = op & !HOST;
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn torchacc_op_find(
     })
 }
 
-/// How many native operators there are: they are numbered from 0.
+/// Number of native operators, which are numbered from 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn torchacc_op_count() -> usize {
     quiet(0, aten::count)
@@ -72,15 +72,15 @@ pub extern "C" fn torchacc_op_name(op: torchacc_op) -> torchacc_str {
     quiet(torchacc_str::of(""), || torchacc_str::of(if known { aten::name(op) } else { "" }))
 }
 
-/// The `TORCHACC_FACT_*` of one of PyTorch's operators, "aten::nonzero" or "aten::index.Tensor" in any of its forms, native
-/// here or not: for programs that record what PyTorch calls. 0 for other names.
+/// The `TORCHACC_FACT_*` of an operator of PyTorch, such as "aten::nonzero" or "aten::index.Tensor", in any of its forms, native
+/// here or not: for programs that record PyTorch's calls. 0 for other names.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_op_facts(name: torchacc_str) -> torchacc_facts {
     // SAFETY: readable, says the header.
     quiet(0, || unsafe { name.text() }.map_or(0, aten::facts::facts))
 }
 
-/// What a native operator takes and gives, for programs that make bindings: a JSON object of
+/// Describes the arguments and results of a native operator, for programs that make bindings: a JSON object of
 ///
 /// - `name`, `number`, and `doc` where there is more to say;
 /// - `forms`, one or more, each with `overload`, `arguments` and `results`. An argument has a `name`, a `type`, and where it
@@ -109,7 +109,8 @@ pub unsafe extern "C" fn torchacc_op_signature(
     })
 }
 
-/// A dense row-major array that a host operator reads or fills, in host memory (a device's for a `torchacc_device_fn`). An absent optional tensor has `data` NULL and `rank` 0.
+/// A dense row-major array that a host operator reads or fills, in host memory (a device's for a `torchacc_device_fn`). An
+/// absent optional tensor has `data` NULL and `rank` 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct torchacc_host_tensor {
@@ -133,10 +134,10 @@ pub type torchacc_host_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// A host operator on a device: as of `torchacc_host_fn`, with arrays in the memory of the context's `device`. What it does is
-/// queued on `device->stream`, in whose order they are used before and after; on the host (`stream` NULL) it is done when this
-/// returns. With the error UNSUPPORTED it says that it cannot do this: the `function` is called then, and from then on for this
-/// call of the program; an operator without one has failed.
+/// A host operator on a device: as a `torchacc_host_fn`, with arrays in the memory of the context's `device`. Its work is queued
+/// on `device->stream`, in whose order the arrays are used before and after; on the host (`stream` NULL) it is done when this
+/// returns. The error UNSUPPORTED means that it cannot do this: `function` is called then, and from then on for this call of the
+/// program; an operator without one has failed.
 pub type torchacc_device_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -148,10 +149,10 @@ pub type torchacc_device_fn = Option<
     ) -> *mut torchacc_error,
 >;
 
-/// The shape rule of a host operator: writes the types of its `n_outs` results. `args` as of `torchacc_host_fn`, but the
-/// memory of tensors must not be read. Returns NULL, or an error from `torchacc_error_new`. Runs within
-/// `torchacc_apply`, `torchacc_apply_into` and `torchacc_infer`, on the thread that calls them; must not call this
-/// library otherwise, as of `torchacc_host_fn`, and must not unwind.
+/// The shape rule of a host operator: writes the types of its `n_outs` results. `args` are as for `torchacc_host_fn`, but the
+/// memory of tensors must not be read. Returns NULL, or an error from `torchacc_error_new`. Runs within `torchacc_apply`,
+/// `torchacc_apply_into` and `torchacc_infer`, on the thread that calls them; must not call this library otherwise, as a
+/// `torchacc_host_fn`, and must not unwind.
 pub type torchacc_shape_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -170,38 +171,38 @@ pub struct torchacc_host_op {
     pub struct_size: usize,
     /// For messages.
     pub name: torchacc_str,
-    /// Any bytes, which identify it: equal keys must behave equally, in every process. What begins with `cuda_` belongs to it
-    /// without being said.
+    /// Any bytes that identify the operator: operators with equal keys must behave equally, in every process. The fields
+    /// `cuda_*` are part of it implicitly.
     pub key: torchacc_str,
-    /// NULL only where there is a `cuda_source` or a `device_function`: contexts that have no use for these fail, with UNSUPPORTED,
-    /// when it runs.
+    /// NULL only if there is a `cuda_source` or a `device_function`: contexts that cannot use these fail, with UNSUPPORTED, when
+    /// the operator runs.
     pub function: torchacc_host_fn,
-    /// NULL for none: then only `torchacc_record`, which is passed the results, takes the operator.
+    /// The shape rule; NULL for none: then only `torchacc_record`, which is passed the results, takes the operator.
     pub shape: torchacc_shape_fn,
-    /// Passed to both.
+    /// Passed to all functions.
     pub user: *mut c_void,
     pub drop: torchacc_drop_fn,
     /// The operator for the backend cuda, as CUDA C++; empty for none: then a function is called there too. Compiled by NVRTC
-    /// when a program with it is compiled, without headers; what the compiler says is the program's error, OPERATOR_ERROR.
-    /// The text stands in a namespace of its own, where there are
+    /// when a program with it is compiled, without headers; the compiler's message becomes the program's error, OPERATOR_ERROR.
+    /// The text is placed in a namespace of its own, which has
     ///
     /// - `template <class T> struct Tensor { T* data; const long long* sizes; int rank; long long count; };`, dense and
     ///   row-major, of `count` elements;
     /// - `struct f16 { unsigned short bits; };`, `float f32_of(f16);`, `f16 f16_of(float);`, and the same of `bf16`.
     pub cuda_source: torchacc_str,
-    /// The `__device__` function in it, with its namespaces if it has some, which all threads of a grid of one dimension call
-    /// at once, and which may be a template or overloaded. It takes the arguments as recorded, a list's elements one by one,
-    /// without NONE and STR: VIEW as a `Tensor<const T>`, an absent one in a list as a `Tensor<const unsigned char>` of NULL;
-    /// SCALAR_* (with the values of this call), INT, FLOAT, BOOL and DTYPE as `long long`, `double` or `bool`. Then the
-    /// results, as `Tensor<T>`, in which every element must be written. `T` is `bool`, `float`, `double`, `f16`, `bf16`, a
-    /// signed type or `unsigned char`; elements without arithmetic come as unsigned numbers of their size. It cannot fail.
-    /// Not called where all results are empty.
+    /// The `__device__` function in it, with its namespaces if any, which all threads of a one-dimensional grid call at once,
+    /// and which may be a template or overloaded. It takes the arguments as recorded, a list's elements one by one, without NONE
+    /// and STR: VIEW as a `Tensor<const T>`, an absent one in a list as a `Tensor<const unsigned char>` of NULL; SCALAR_* (with
+    /// the values of this call), INT, FLOAT, BOOL and DTYPE as `long long`, `double` or `bool`. The results follow, as
+    /// `Tensor<T>`, in which every element must be written. `T` is `bool`, `float`, `double`, `f16`, `bf16`, a signed type or
+    /// `unsigned char`; elements without arithmetic come as unsigned numbers of their size. It cannot fail. Not called where all
+    /// results are empty.
     pub cuda_entry: torchacc_str,
     /// Threads of a block, at most 1024; 0 for 256.
     pub cuda_block: u32,
-    /// Elements of the first result that a thread is for, so that the grid has a thread for so many each; 0 for 1.
+    /// Elements of the first result for each thread, which determines the size of the grid; 0 for 1.
     pub cuda_elements: u32,
-    /// Blocks of the grid, at most 2^31 - 1, whatever the result; 0: as many as `cuda_elements` says.
+    /// Blocks of the grid, at most 2^31 - 1, whatever the result; 0: as many as follow from `cuda_elements`.
     pub cuda_blocks: u64,
     /// The operator for contexts whose memory is a device's (`torchacc_context_device`) and that have no other form of it: called
     /// instead of `function`, which would get copies. NULL for none.
@@ -213,8 +214,8 @@ unsafe impl Growing for torchacc_host_op {
     const NAME: &'static str = "torchacc_host_op";
 }
 
-/// Registers a host operator for the rest of the process; a key again gives the operator that is there. `user` belongs to
-/// the library from the call on: it is dropped when it is not needed, on an error too (but for a bad `struct_size`).
+/// Registers a host operator for the rest of the process; registering a key again gives the existing operator. `user` belongs to
+/// the library from the call on: it is dropped when it is no longer needed, on an error too (except for a bad `struct_size`).
 /// Texts are copied. Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_op_register_host(
@@ -309,7 +310,7 @@ fn device_function(call: DeviceCallback, user: Arc<User>) -> DeviceFn {
     })
 }
 
-/// Calls a function with arguments and results in C form. Error: what it returned.
+/// Calls a function with arguments and results in C form. Error: the function's.
 fn with_arrays(
     args: &[HostArg],
     outs: &[HostTensor],

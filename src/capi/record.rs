@@ -1,4 +1,4 @@
-//! Recording: operators on arguments, and what becomes of their results.
+//! Recording of operators, with new tensors or existing ones as results.
 
 use super::arguments::{Arguments, all_located, id_in, located, torchacc_arg};
 use super::buffer::torchacc_buffer;
@@ -17,8 +17,8 @@ use crate::trace::{Call, TensorRef};
 use smallvec::SmallVec;
 
 /// Records an operator. Its results are written to `outs`: first its fresh results in order (views that cover a new buffer),
-/// then the arguments it changes, in schema order (in-place self, `out=`, elements of changed lists one by one). What a
-/// write does not cover keeps its bytes. Does not wait.
+/// then the arguments it changes, in schema order (in-place self, `out=`, elements of changed lists one by one). Bytes that a
+/// write does not cover are kept. Does not wait.
 /// Errors, with nothing recorded: INVALID_ARGUMENT; UNSUPPORTED when a native operator has no form for these dtypes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_record(
@@ -48,7 +48,8 @@ pub unsafe extern "C" fn torchacc_record(
     })
 }
 
-/// New dense tensors of these types, when `record` has recorded what fills them. Their places come before those of `tokens`.
+/// New dense tensors of these types, after `record` has recorded the operation that fills them. `record` gets them, then
+/// `tokens`.
 pub(super) fn results(
     context: &torchacc_context,
     types: Vec<Ty>,
@@ -70,7 +71,7 @@ pub(super) fn results(
 /// Hands tensors over to a C caller.
 ///
 /// # Safety
-/// `outs` has room for as many.
+/// `outs` has room for all of them.
 pub(super) unsafe fn give(
     tensors: impl IntoIterator<Item = torchacc_tensor>,
     outs: *mut *mut torchacc_tensor,
@@ -81,7 +82,7 @@ pub(super) unsafe fn give(
     }
 }
 
-/// Records an operation whose results have the types that follow from its arguments.
+/// Records an operation whose result types are inferred from its arguments.
 fn inferred(
     context: &torchacc_context,
     op: Operator,
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn torchacc_apply(
         if outs.is_null() && n_outs > 0 {
             return Err(bad("outs is NULL"));
         }
-        // A step that comes again: the comparison with it says what the results are.
+        // If the operation repeats one of a known trace, the comparison gives its results.
         let again = context.inner.record_fresh_again(op, &args.refs, n_outs, args.token)?;
         match again {
             Some(made) => {
@@ -167,11 +168,12 @@ pub unsafe extern "C" fn torchacc_apply_into(
     })
 }
 
-/// Whether an integer of the operation that is recorded next (the place of a slice, a shift) changes from run to run of this
-/// program: `changes` is true from the second run on that brought a new one. An operation whose integer changes is better recorded
-/// with indices that are computed from a SCALAR_INT, for as an INT every integer makes a program of its own; one that stays is
-/// faster as it is. A program is the operations recorded since the last cut, up to the first such question since. `kind` tells
-/// integers apart: a hash of the operator and of what else decides which are alike. Records nothing. Errors: INVALID_ARGUMENT.
+/// Whether an integer of the operation that is recorded next (the start of a slice, a shift) changes from run to run of this
+/// program: `changes` is true from the second run on that brought a new one. An operation whose integer changes is better
+/// recorded with indices that are computed from a SCALAR_INT, since as an INT every integer makes a program of its own; one that
+/// stays is faster as it is. A program is the operations recorded since the last cut, up to the first such question since.
+/// `kind` distinguishes integers: a hash of the operator and of all else that decides which are alike. Records nothing. Errors:
+/// INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_integer_changes(
     context: *mut torchacc_context,
@@ -187,10 +189,10 @@ pub unsafe extern "C" fn torchacc_integer_changes(
     })
 }
 
-/// How many tensors of a list that the operation recorded next reads (`cat`), from its first on, `torchacc_concatenate` can put
-/// together, if the list changes from run to run of this program, as `torchacc_integer_changes` says it but from the third new one on:
-/// how many there are, and which are the same memory as others, or as what the program has read. 0 for a list that stays, and where memory is not the
-/// host's. Records nothing. Errors: INVALID_ARGUMENT.
+/// Number of tensors, from the first one on, that `torchacc_concatenate` can concatenate of a list that the operation recorded
+/// next reads (`cat`), if the list changes from run to run of this program, in the sense of `torchacc_integer_changes` but from
+/// the third new one on: in its length, or in which tensors share memory with each other or with tensors that the program has
+/// read. 0 for a list that stays, and where memory is not the host's. Records nothing. Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_list_changes(
     context: *mut torchacc_context,
@@ -207,9 +209,11 @@ pub unsafe extern "C" fn torchacc_list_changes(
     })
 }
 
-/// Makes the elements of `parts`, one after another, the content of the whole buffer of `out`. Nothing is recorded: what tensors are
-/// in memory, or will be of programs that were cut, is copied as bytes, and the list is no part of a program. Waits only while many programs are queued.
-/// Errors: INVALID_ARGUMENT for parts that are not dense or that are recorded only, and for an `out` of another size.
+/// Makes the elements of `parts`, one after another, the content of the whole buffer of `out`. Records nothing: the values of
+/// tensors in memory, or promised by programs that were cut, are copied as bytes, and the list is not part of a program. Waits
+/// only while many programs are queued.
+/// Errors: INVALID_ARGUMENT for parts that are not dense or whose values are still in the trace, and for an `out` of another
+/// size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_concatenate(
     context: *mut torchacc_context,

@@ -1,5 +1,5 @@
-//! Where functions run that the program gave to release what it lent: never on a thread of the library's, which others wait for and
-//! which such a function may wait for. (Nor under a lock: see [`crate::runtime::context::lock`].)
+//! Runs the program's functions that release objects which it lent: never on a thread of the library's, since others wait for
+//! these threads and such a function may wait for others. (Nor under a lock: see [`crate::runtime::context::lock`].)
 
 use crate::thread;
 use parking_lot::{Condvar, Mutex};
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What the releasing thread has to do.
+/// Work for the releasing thread.
 struct Queue {
     jobs: VecDeque<Job>,
     /// The process in which the thread runs; 0 for none. It does not survive a fork.
@@ -18,14 +18,14 @@ struct Queue {
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), process: 0 });
 static MORE: Condvar = Condvar::new();
 
-/// Runs `job` now, or, on a thread of the library's, soon, on one that nobody waits for.
+/// Runs `job` now, or, when called on a thread of the library's, soon, on another one that nobody waits for.
 pub fn release(job: impl FnOnce() + Send + 'static) {
     if !thread::is_own() {
         return job();
     }
     let mut queue = QUEUE.lock();
     queue.jobs.push_back(Box::new(job));
-    // Where the system starts no thread, the next one to release something tries again.
+    // If the system starts no thread, the next release tries again.
     if queue.process != std::process::id() && thread::start(thread::RELEASING, serve).is_ok() {
         queue.process = std::process::id();
     }

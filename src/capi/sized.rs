@@ -1,9 +1,9 @@
-//! Structs that grow: every age of caller and library understand each other.
+//! Structs that grow: callers and libraries of all versions understand each other.
 
 use super::{bad, slice};
 use crate::error::Result;
 
-/// A plain struct of the header whose first field, a `usize`, is its size for whoever fills it in.
+/// A plain struct of the header whose first field, a `usize`, is its size as the side that fills it in knows it.
 ///
 /// # Safety
 /// `repr(C)`, all zeros is a valid value, and the first field is the size.
@@ -11,7 +11,7 @@ pub unsafe trait Growing: Copy {
     const NAME: &'static str;
 }
 
-/// What a struct says that its size is; `None` for NULL.
+/// The size that a struct states; `None` for NULL.
 ///
 /// # Safety
 /// `given` is NULL or its first field is readable.
@@ -27,11 +27,11 @@ unsafe fn size_of_given<T: Growing>(given: *const T) -> Result<Option<usize>> {
     }
 }
 
-/// What the caller filled in: fields that an old caller did not know are zero; those that a newer one added must be.
-/// NULL is all zeros.
+/// The caller's struct: fields that an older caller did not know are zero; those that a newer one added must be zero. NULL is
+/// all zeros.
 ///
 /// # Safety
-/// `given` is NULL or readable for the size that it says.
+/// `given` is NULL or readable for the size that it states.
 pub unsafe fn read<T: Growing>(given: *const T) -> Result<T> {
     // SAFETY: all zeros is a valid value, says the trait.
     let mut known: T = unsafe { std::mem::zeroed() };
@@ -51,13 +51,13 @@ pub unsafe fn read<T: Growing>(given: *const T) -> Result<T> {
     Ok(known)
 }
 
-/// Fills in a struct of the caller's age: fields that it does not know are left out, those that are newer than this
-/// library are zero. Its size stays what the caller said.
+/// Fills in a struct of the caller's version: fields that it does not know are left out, those that are newer than this library
+/// are zero. Its size stays as the caller set it.
 ///
 /// # Safety
-/// `out` is NULL, or writable for the size that it says.
+/// `out` is NULL, or writable for the size that it states.
 pub unsafe fn write<T: Growing>(out: *mut T, value: &T) -> Result<()> {
-    // SAFETY: the caller's promise; what the caller filled in beside the size does not matter.
+    // SAFETY: the caller's promise; the contents of the fields beside the size do not matter.
     let size = unsafe { size_of_given(out.cast_const())? };
     let Some(size) = size else { return Err(bad("the output pointer is NULL")) };
     let common = size_of::<T>().min(size);

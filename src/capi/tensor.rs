@@ -16,7 +16,7 @@ use crate::trace::TensorRef;
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
-/// A strided view of a buffer, which it keeps. Shared and immutable: operations make new tensors, or write through it.
+/// A strided view of a buffer, which it keeps alive. Shared and immutable: operations make new tensors, or write through it.
 #[repr(C)]
 pub struct torchacc_tensor {
     pub(super) buffer: Owned<torchacc_buffer>,
@@ -36,7 +36,7 @@ impl torchacc_tensor {
         Ok(torchacc_tensor::new(buffer, view))
     }
 
-    /// A view that stays within its buffer.
+    /// A tensor with this view. Error: the view leaves its buffer.
     pub(super) fn checked(buffer: Owned<torchacc_buffer>, view: View) -> Result<Self> {
         let layout = &view.layout;
         let negative = layout.sizes.iter().chain(&layout.strides).any(|&n| n < 0);
@@ -73,7 +73,7 @@ impl torchacc_tensor {
     }
 }
 
-/// A new tensor with a copy of `len` bytes: elements in row-major order. `len` must be what the sizes need.
+/// Makes a new tensor with a copy of `len` bytes: elements in row-major order. `len` must match the sizes.
 /// Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_from_host(
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn torchacc_tensor_from_view(
     })
 }
 
-/// How a tensor views its buffer. The pointers are valid, and the buffer is kept, as long as the tensor.
+/// The tensor's view of its buffer. The pointers are valid, and the buffer is kept, as long as the tensor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_view(
     tensor: *const torchacc_tensor,
@@ -200,10 +200,10 @@ pub unsafe extern "C" fn torchacc_tensor_write(
     })
 }
 
-/// Says that dimension `dim` of the tensor (its buffer's other tensors of that size too) will have between `least` and `most`
-/// elements in programs to come, which then are planned for these sizes at once. Only advice: without it, programs are
-/// planned for other sizes when a second size has come; and other sizes still work.
-/// Errors: INVALID_ARGUMENT for a dimension that the tensor has not, or when its size is not between the two.
+/// Declares that dimension `dim` of the tensor (and those of that size in other tensors of its buffer) will have between `least`
+/// and `most` elements in later programs, which then are planned for these sizes at once. Only advice: without it, programs are
+/// planned for other sizes when a second size occurs; and sizes outside of the range still work.
+/// Errors: INVALID_ARGUMENT for a dimension that the tensor does not have, or when its size is not between the two.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_mark_dynamic(
     tensor: *mut torchacc_tensor,
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn torchacc_tensor_mark_dynamic(
     })
 }
 
-/// One more owner.
+/// Adds an owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_retain(
     tensor: *mut torchacc_tensor,
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn torchacc_tensor_retain(
     quiet(std::ptr::null_mut(), || unsafe { handle::retain(tensor) })
 }
 
-/// One owner fewer.
+/// Removes an owner.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_release(tensor: *mut torchacc_tensor) {
     // SAFETY: NULL or a live tensor whose owner gives it up, says the header.
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn torchacc_tensor_release(tensor: *mut torchacc_tensor) {
 /// A tensor that views a buffer.
 ///
 /// # Safety
-/// `raw` points at what it says.
+/// The pointers in `raw` are valid for the lengths that it states.
 unsafe fn tensor_of(raw: &torchacc_view) -> Result<torchacc_tensor> {
     // SAFETY: the caller's promise.
     let (buffer, (sizes, strides)) = unsafe { (owner(raw.buffer)?, dims(raw)?) };

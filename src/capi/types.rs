@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::op::Ty;
 use crate::shape::Dims;
 
-/// More dimensions than any tensor library has.
+/// More dimensions than any tensor library supports.
 pub const TORCHACC_MAX_RANK: u32 = 64;
 
 /// A strided view of a buffer. Sizes, strides and offset count elements of `dtype`. A NULL buffer stands for "no tensor".
@@ -25,7 +25,7 @@ pub struct torchacc_view {
 /// Sizes and strides of a view.
 ///
 /// # Safety
-/// `view` points at what it says, for as long as the result is used.
+/// The pointers in `view` are valid for the lengths that it states, for as long as the result is used.
 pub(super) unsafe fn dims<'a>(view: &torchacc_view) -> Result<(&'a [i64], &'a [i64])> {
     if view.rank > TORCHACC_MAX_RANK {
         return Err(bad(format!("rank {} is more than {TORCHACC_MAX_RANK}", view.rank)));
@@ -57,7 +57,7 @@ pub(super) unsafe fn sizes_of(sizes: *const i64, rank: u32) -> Result<Dims> {
 pub struct torchacc_type {
     pub dtype: torchacc_dtype,
     pub rank: u32,
-    /// The first `rank` count.
+    /// Only the first `rank` are used.
     pub sizes: [i64; TORCHACC_MAX_RANK as usize],
 }
 
@@ -75,7 +75,7 @@ impl torchacc_type {
     }
 
     pub(super) fn ty(&self) -> Result<Ty> {
-        // SAFETY: the array is there, and longer than the rank that is checked.
+        // SAFETY: the array is longer than any rank that passes the check.
         let sizes = unsafe { sizes_of(self.sizes.as_ptr(), self.rank)? };
         Ok(Ty { dtype: dtype(self.dtype)?, sizes })
     }

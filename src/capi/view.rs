@@ -1,4 +1,4 @@
-//! Tensors seen otherwise: what they are, and views of them that share their memory.
+//! Properties of tensors, and views that share their memory.
 
 use super::constants::torchacc_dtype;
 use super::error::torchacc_error;
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn torchacc_tensor_numel(tensor: *const torchacc_tensor) -
     quiet(0, || unsafe { borrow(tensor) }.map_or(0, |t| t.view.layout.numel()))
 }
 
-/// Whether reading would not wait; false for NULL.
+/// Whether a read would not wait; false for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_is_ready(tensor: *const torchacc_tensor) -> bool {
     // SAFETY: NULL or a live tensor, says the header.
@@ -97,7 +97,7 @@ fn no_view(layout: &Layout, wanted: String) -> Error {
 
 /// The tensor with its dimensions in another order: dimension i of the view is dimension `order[i]`. `order` has as
 /// many elements as the tensor has dimensions, each one once, counted from 0. The view shares the tensor's buffer:
-/// what is written to one is seen in the other. Errors: INVALID_ARGUMENT.
+/// writes to one are seen in the other. Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_permute(
     tensor: *const torchacc_tensor,
@@ -115,8 +115,8 @@ pub unsafe extern "C" fn torchacc_tensor_permute(
     unsafe { viewed(tensor, out, permuted) }
 }
 
-/// `count` elements of dimension `dim`, from `start` on, every `step`-th. A view as of `torchacc_tensor_permute`. All
-/// are counted from 0 and within the dimension; `step` is at least 1. Errors: INVALID_ARGUMENT.
+/// `count` elements of dimension `dim`, from `start` on, every `step`-th. A view like that of `torchacc_tensor_permute`. All are
+/// counted from 0 and within the dimension; `step` is at least 1. Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_slice(
     tensor: *const torchacc_tensor,
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn torchacc_tensor_slice(
     unsafe { viewed(tensor, out, sliced) }
 }
 
-/// The same elements in row-major order under other sizes. A view as of `torchacc_tensor_permute`. Errors:
+/// The same elements in row-major order under other sizes. A view like that of `torchacc_tensor_permute`. Errors:
 /// INVALID_ARGUMENT for another number of elements, and when the elements would have to move ("aten::reshape" copies).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_reshape(
@@ -156,8 +156,8 @@ pub unsafe extern "C" fn torchacc_tensor_reshape(
     unsafe { viewed(tensor, out, reshaped) }
 }
 
-/// The tensor repeated to `sizes`: they are aligned at the end, and only dimensions of size 1 (and new ones in front)
-/// repeat. A view as of `torchacc_tensor_permute`, to read from. Errors: INVALID_ARGUMENT.
+/// The tensor repeated to `sizes`: they are aligned at the end, and only dimensions of size 1 (and new ones in front) repeat. A
+/// view like that of `torchacc_tensor_permute`, to read from. Errors: INVALID_ARGUMENT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_tensor_expand(
     tensor: *const torchacc_tensor,

@@ -1,19 +1,19 @@
-//! The 8-bit floats and how numbers become them: a sign, an exponent and a mantissa of two or three bits (Micikevicius et
+//! The 8-bit floats and their conversions: a sign, an exponent and a mantissa of two or three bits (Micikevicius et
 //! al., "FP8 Formats for Deep Learning", arXiv 2209.05433; the `fnuz` ones: Noune et al., arXiv 2206.02915).
 
 use super::DType;
 
-/// One format. A code without its sign grows with the magnitude that it stands for.
+/// One format. Codes without their sign grow with the magnitudes that they represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Float8 {
     /// Bits of the mantissa.
     pub mantissa: u32,
-    /// Of the exponent.
+    /// Bias of the exponent.
     pub bias: u32,
-    /// The first code that would be beyond the largest number; 0x80 where every code without a sign is a number: such a
-    /// format has one zero, and its negative is NaN.
+    /// The first code beyond the largest number; 0x80 where every code without a sign is a number: such a format has
+    /// one zero, and the code of its negative is NaN.
     pub end: u32,
-    /// What is too large becomes this: infinity or, where there is none, NaN.
+    /// The code of numbers that are too large: infinity or, where there is none, NaN.
     pub beyond: u32,
     pub nan: u32,
 }
@@ -26,7 +26,7 @@ const E5M2FNUZ: Float8 = Float8 { mantissa: 2, bias: 16, end: 0x80, beyond: 0x80
 const INFINITY: u32 = f32::INFINITY.to_bits();
 
 impl Float8 {
-    /// `None`: not a float of 8 bits with a sign.
+    /// `None` if it is not a signed 8-bit float.
     pub const fn of(dtype: DType) -> Option<Float8> {
         match dtype {
             DType::F8E4M3FN => Some(E4M3FN),
@@ -37,7 +37,7 @@ impl Float8 {
         }
     }
 
-    /// To nearest, ties to even. What rounds to more than the largest number does not become that number.
+    /// Rounds to nearest, ties to even. Numbers that round to more than the largest one do not become that one.
     #[inline(always)]
     pub fn encode(self, x: f32) -> u8 {
         let Float8 { mantissa, bias, end, beyond, nan } = self;
@@ -46,7 +46,7 @@ impl Float8 {
         let odd = (magnitude >> shift) & 1;
         let half = (1 << (shift - 1)) - 1;
         let normal = magnitude.wrapping_sub(lift).wrapping_add(half + odd) >> shift;
-        // Whose last bit is the smallest number: the addition aligns and rounds the bits as a denormal needs them.
+        // Its last bit is the smallest number: the addition aligns and rounds the bits as a denormal needs them.
         let aligner = (127 + 24 - bias - mantissa) << 23;
         let denormal = f32::from_bits(magnitude) + f32::from_bits(aligner);
         let denormal = denormal.to_bits().wrapping_sub(aligner);

@@ -1,4 +1,4 @@
-//! A template for a family: whether one is found around a point.
+//! Attempts to find a template of a family around a point.
 
 use super::Planner;
 use super::probe::{Probe, SHRINKS};
@@ -9,12 +9,12 @@ use super::template::Template;
 use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
 
-/// What came of planning a family around a point.
+/// The outcome of planning a family around a point.
 pub enum Attempt {
     Found(Box<Template>),
-    /// The point has a plan of its own (sizes are equal in it that differ in others), which says nothing of others.
+    /// The point has a plan of its own (sizes that differ in others are equal in it), which says nothing about others.
     Special,
-    /// No other point has that plan, or its numbers are no polynomials.
+    /// No other point has that plan, or its numbers are not polynomials.
     Nowhere,
 }
 
@@ -24,8 +24,8 @@ impl Attempt {
     }
 }
 
-/// Plans the family at points around `base`, whose plan is `unplaced`, by its decisions; as far away as that gives the
-/// same plan but for numbers, and these are polynomials.
+/// Plans the family at points around `base`, whose plan is `unplaced`, by its decisions: as far away as the plans differ in
+/// numbers only, and these are polynomials.
 pub fn around(
     symbol_map: &SymbolMap,
     base: &[i64],

@@ -1,23 +1,24 @@
-//! What the numbers of examples are expressed in: a few sizes that may have anything to do with each other, or many.
+//! The basis in which the numbers of examples are expressed: a few sizes that may be related in any way, or many.
 
 use super::relations::Role;
 use crate::symbolic::{Fit, Fitter, LineFitter, Poly};
 
-/// So many sizes may have anything to do with each other.
+/// Maximum number of sizes that may be related in any way.
 pub const FEW: usize = 3;
-/// So many vary each for itself, as the numbers of tokens that each of many experts gets. More are taken for different programs.
+/// Maximum number of sizes that vary independently, as the numbers of tokens that each of many experts gets. More are taken for
+/// different programs.
 const MANY: usize = 255;
-/// Traces that tell many sizes apart by their numbers. With fewer, what a number is must follow from what it stands for.
+/// Number of traces that tell many sizes apart by their numbers. With fewer, a number's polynomial must follow from its role.
 pub const ENOUGH: usize = 3;
-/// What the numbers of examples are expressed in.
+/// The polynomials in which the numbers of examples are expressed.
 #[derive(Clone)]
 pub enum Basis {
     Few(Option<Fitter>),
     Many {
         lines: LineFitter,
-        /// Whether an example shows how others follow from a size also where that is small.
+        /// Whether an example shows how other numbers follow from a size even where that is small.
         shows_small: bool,
-        /// Whether a part varies if others of the same whole do.
+        /// Whether a part varies if other parts of the same whole do.
         varies_parts: bool,
     },
 }
@@ -39,12 +40,12 @@ impl Basis {
         matches!(self, Basis::Many { .. })
     }
 
-    /// Whether an example in which the number is so small is one as others are.
+    /// Whether an example in which the number is small is as good as others.
     pub fn shows_small(&self, role: Role) -> bool {
         matches!(self, Basis::Many { shows_small: true, .. }) && role != Role::Other
     }
 
-    /// Whether a number that is none of those known may be one more symbol.
+    /// Whether a number that is none of the known ones may be one more symbol.
     pub fn takes(&self, role: Role, list: &[i64], symbols: usize) -> bool {
         match self {
             Basis::Few(_) => symbols < FEW,
@@ -56,13 +57,13 @@ impl Basis {
         match self {
             Basis::Few(fitter) => fitter.as_ref()?.fit(list).filter(Poly::is_natural),
             Basis::Many { lines, .. } if list.len() >= ENOUGH => lines.fit(list),
-            // Two sizes are a line by chance.
+            // Any two sizes are on a line in two examples.
             Basis::Many { lines, .. } if role == Role::Size => lines.multiple(list),
             Basis::Many { lines, .. } => lines.multiple(list).or_else(|| lines.pair(list)),
         }
     }
 
-    /// Notes what a number is.
+    /// Notes the polynomial of a number.
     pub fn know(&mut self, poly: Poly, list: &[i64]) -> Poly {
         if let Basis::Many { lines, .. } = self {
             lines.add(poly.clone(), list.to_vec());
@@ -70,7 +71,7 @@ impl Basis {
         poly
     }
 
-    /// Takes the last symbol of these points, of which `list` are `step` times its values; what they are.
+    /// Adds the last symbol of these points; `list` is `step` times its values. Returns the polynomial of `list`.
     pub fn add(&mut self, points: &[Vec<i64>], step: i64, list: &[i64]) -> Option<Poly> {
         let symbols = points[0].len();
         let symbol = Poly::symbol(symbols - 1);

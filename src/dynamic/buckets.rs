@@ -14,9 +14,9 @@ use crate::{aten, passes};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Programs of a family that are padded; further sizes are compiled for themselves.
+/// Maximum number of padded programs of a family; further sizes are compiled for themselves.
 const MOST_BUCKETS: usize = 32;
-/// Points at which a family's trace is lowered to learn its numbers.
+/// Number of points at which a family's trace is lowered to learn its numbers.
 const SAMPLES: usize = 7;
 
 /// A trace as a bucket's program runs it.
@@ -28,12 +28,12 @@ pub struct InBucket {
     pub seen: Option<(Arc<Seen>, Vec<i64>)>,
 }
 
-/// What came of padding a trace.
+/// The outcome of padding a trace.
 pub enum Padding {
     Done(Box<InBucket>),
-    /// It is the first of its family: nothing is known to vary.
+    /// It is the first of its family: no size is known to vary.
     NotYet,
-    /// It is to be compiled for its own sizes, because.
+    /// It is compiled for its own sizes, for this reason.
     Refused(String),
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// Learns what the numbers of a family's graphs are, from points around that of a trace.
+    /// Learns the expressions of the numbers in a family's graphs from points around that of a trace.
     pub fn new(symbol_map: SymbolMap, point: &[i64], records: &Records) -> Option<Buckets> {
         let mut graphs: Vec<(Vec<i64>, Graph)> = Vec::new();
         for point in around(point) {
@@ -54,7 +54,7 @@ impl Buckets {
                 break;
             }
             let Some(records) = at_point(&symbol_map, records, &point) else { continue };
-            // Sizes that nobody asked for must not fail a trace.
+            // Sizes that the program did not ask for must not fail a trace.
             let lowered = catch_unwind(AssertUnwindSafe(|| lowered(&records)));
             if let Ok(Ok(graph)) = lowered {
                 graphs.push((point, graph));
@@ -90,8 +90,8 @@ impl Buckets {
         Ok(InBucket { padded, records: at_bucket, seen })
     }
 
-    /// What the point is padded to: as the policy says, within what the program says of its sizes and what its memory has
-    /// room for.
+    /// The sizes to which the point is padded: those of the policy, within the bounds that the program declares and the room in
+    /// its memory.
     fn bucket(&self, point: &[i64], records: &Records, policy: &Policy) -> OrWhy<Vec<i64>> {
         let mut bucket = point.to_vec();
         for s in 0..point.len() {
@@ -116,12 +116,12 @@ impl Buckets {
     }
 }
 
-/// The trace in primitives, and in those for which padding has rules.
+/// The trace in primitives and in composites for which padding has rules.
 fn lowered(records: &Records) -> Result<Graph> {
     let graph = aten::lower(records)?;
     let graph = passes::marks(&graph)?;
     let is_attention = |op: Op| matches!(op, Op::Attention | Op::AttentionGrad);
-    // Which elements are dropped depends on their places, which padding moves.
+    // Dropout chooses elements by their positions, which padding moves.
     let drops = graph.nodes.iter().any(|n| is_attention(n.op) && n.attrs[2].float() > 0.0);
     let graph = if drops { passes::decompose(&graph, &|op| !is_attention(op))? } else { graph };
     Ok(graph.into_owned())

@@ -1,11 +1,11 @@
-//! What the numbers of examples are as far as that is known, by their values, and what follows for others from their relations.
+//! The known polynomials of the numbers of examples, by their values, and those of others that follow from their relations.
 
 use super::relations::{Product, Relations, Role, Sum};
 use crate::symbolic::Poly;
 use std::collections::{HashMap, HashSet};
 
-/// A whole of so many parts that vary is a region of its own: no part can be as large as each of them alone. Of so many siblings
-/// that vary, each may.
+/// A whole with this many varying parts is a region of its own: no part can be as large as each of them alone. If this many
+/// siblings vary, each may.
 pub const PARTS: usize = 3;
 
 /// A number that is the sum of others, in each example.
@@ -14,10 +14,10 @@ pub struct Whole {
     parts: HashSet<Vec<i64>>,
 }
 
-/// What the numbers of examples are, by their values.
+/// The polynomials of the numbers of examples, by their values.
 pub struct FittedNumbers<'a> {
     examples: &'a [Vec<i64>],
-    /// Of each number.
+    /// Whether each number varies.
     varies: Vec<bool>,
     polys: HashMap<Vec<i64>, Poly>,
 }
@@ -37,7 +37,7 @@ impl<'a> FittedNumbers<'a> {
         self.polys.get(list).cloned()
     }
 
-    /// What the number at a position is in each example.
+    /// The value of the number at a position in each example.
     pub fn values(&self, at: usize) -> Vec<i64> {
         self.examples.iter().map(|example| example[at]).collect()
     }
@@ -50,7 +50,7 @@ impl<'a> FittedNumbers<'a> {
         }
     }
 
-    /// A number as the product of others.
+    /// The polynomial of a number that is the product of others.
     pub fn by_product(&self, Product { times, factors, .. }: &Product) -> Option<Poly> {
         let all =
             factors.iter().try_fold(Poly::constant(*times), |all, &at| all.by(&self.poly(at)?));
@@ -65,8 +65,8 @@ impl<'a> FittedNumbers<'a> {
             .collect()
     }
 
-    /// Takes `parts` for such that vary also where they are the same in all examples, and what follows from them: products, and
-    /// where slices begin.
+    /// Marks `parts` as varying even where they are the same in all examples, and the numbers that follow from them: products,
+    /// and the starts of slices.
     pub fn vary(
         &mut self,
         parts: &HashSet<Vec<i64>>,
@@ -79,7 +79,7 @@ impl<'a> FittedNumbers<'a> {
         }
         let is_start = |at: usize| relations.role(at) == Role::Offset;
         let mut starts: HashSet<Vec<i64>> = HashSet::new();
-        // A stride is a product of another one.
+        // Repeats, since a stride is a product of another one.
         loop {
             let varies = |&at: &usize| self.varies[at];
             let of_products = products.values().filter(|p| p.factors.iter().any(varies));
@@ -98,7 +98,7 @@ impl<'a> FittedNumbers<'a> {
         }
     }
 
-    /// The numbers that are parts of a whole of several that vary.
+    /// The numbers that are parts of a whole with several varying parts.
     pub fn parts(&self, sums: &[&Sum]) -> HashSet<Vec<i64>> {
         let of = |sum: &&Sum| -> Vec<Vec<i64>> {
             sum.parts.iter().map(|&(_, at)| self.values(at)).collect()
@@ -107,7 +107,7 @@ impl<'a> FittedNumbers<'a> {
         lists.filter(|lists| lists.iter().filter(varies).count() >= PARTS).flatten().collect()
     }
 
-    /// The sizes that vary each for itself, as several of their siblings do.
+    /// The sizes that vary independently because several of their siblings do.
     pub fn siblings(&self, relations: &Relations) -> HashSet<Vec<i64>> {
         let of = |group: &[usize]| -> HashSet<Vec<i64>> {
             group.iter().map(|&at| self.values(at)).collect()
@@ -116,7 +116,7 @@ impl<'a> FittedNumbers<'a> {
         lists.filter(|lists| lists.iter().filter(varies).count() >= PARTS).flatten().collect()
     }
 
-    /// The wholes that a sum has, with their parts.
+    /// The wholes of the sums, with their parts.
     pub fn wholes(&self, sums: &[&Sum]) -> Vec<Whole> {
         let of = |sum: &&Sum| Whole {
             values: self.values(sum.whole),
@@ -125,7 +125,8 @@ impl<'a> FittedNumbers<'a> {
         sums.iter().map(of).collect()
     }
 
-    /// A part of a whole as so many times a part of another whole, of which the first is as many times: elements of rows.
+    /// A part of a whole as a multiple of a part of another whole, of which the first whole is the same multiple: elements of
+    /// rows.
     pub fn by_wholes(&self, wholes: &[Whole], list: &[i64]) -> Option<Poly> {
         let mut of_list = wholes.iter().filter(|whole| whole.parts.contains(list));
         of_list.find_map(|whole| {
@@ -139,7 +140,7 @@ impl<'a> FittedNumbers<'a> {
         })
     }
 
-    /// A number as the sum of others, or as what they leave of one; in the latter case, how many parts that one has that vary.
+    /// A number as the sum of others, or as the remainder of a sum; in the latter case, also how many parts of that sum vary.
     pub fn by_sums(&self, sums: &[&Sum], list: &[i64]) -> Option<(Poly, usize)> {
         let is_it = |at: usize| self.examples.iter().zip(list).all(|(e, n)| e[at] == *n);
         let total = |mut parts: Vec<(i64, usize)>| {
@@ -168,7 +169,7 @@ fn varies(list: &&Vec<i64>) -> bool {
     list.iter().any(|n| n != &list[0])
 }
 
-/// How many times `others` the numbers are, if that is a whole number above 1 and the same for all.
+/// The factor between the numbers and `others`, if it is a whole number above 1 and the same for all.
 fn ratio(numbers: &[i64], others: &[i64]) -> Option<i64> {
     let times = numbers[0].checked_div(others[0]).filter(|times| *times > 1)?;
     let is_it = |(number, other): (&i64, &i64)| other.checked_mul(times) == Some(*number);

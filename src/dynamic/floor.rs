@@ -1,4 +1,5 @@
-//! Sizes that others are divided into: what a strided window, a slice of every other row or a cut into blocks makes of a length.
+//! Sizes that come of dividing others: the effect of a strided window, a slice of every other row or a cut into blocks on a
+//! length.
 
 /// `floor((x + more) / divisor)`, a size that follows from another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,14 +8,14 @@ pub struct Floor {
     divisor: i64,
 }
 
-/// Divisors of hop sizes of spectrograms and of whole encoders.
+/// Largest divisor that is tried: enough for the hop sizes of spectrograms and for whole encoders.
 const MOST_DIVISOR: i64 = 1024;
-/// Examples that tell one division from another.
+/// Number of examples that tell one division from another.
 const ENOUGH: usize = 3;
 
 impl Floor {
-    /// The division that makes `values` of `sizes`, with the least divisor. Several constants may do: 0 or the one that rounds up
-    /// are likely, else the smallest. A guess, to be verified at each use: a step looks like a division by much.
+    /// The division that makes `values` of `sizes`, with the least divisor. Several constants may fit: 0 or the one that rounds
+    /// up are likely, else the smallest. A guess, to be verified at each use: a step looks like a division by a large number.
     pub fn through(sizes: &[i64], values: &[i64]) -> Option<Floor> {
         if sizes.len() < ENOUGH || values.iter().all(|value| value == &values[0]) {
             return None;

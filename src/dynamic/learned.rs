@@ -1,17 +1,17 @@
-//! Buckets for the sizes that a program has seen.
+//! Buckets for the sizes that a program has run with.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Runs after which buckets are fitted for the first time; from then on whenever they have doubled.
+/// Number of runs after which buckets are fitted for the first time; from then on whenever it has doubled.
 const FIRST_FIT: u64 = 256;
-/// Other buckets must save so much of the padded sizes: each is a program to compile.
+/// New buckets must save this fraction of the padded sizes: each is a program to compile.
 const WORTH: f64 = 0.05;
-/// Beyond so many distinct sizes nothing is fitted.
+/// Beyond this many distinct sizes nothing is fitted.
 const MOST_SIZES: usize = 2048;
 
-/// How often traces of each point were run; shared by those who run them.
+/// Number of runs of traces at each point; shared by all who run them.
 #[derive(Default)]
 pub struct Seen(Mutex<Counts>);
 
@@ -19,12 +19,12 @@ pub struct Seen(Mutex<Counts>);
 struct Counts {
     of: BTreeMap<Vec<i64>, u64>,
     runs: u64,
-    /// When it is next time to fit, less [`FIRST_FIT`].
+    /// Number of runs at the next fit, less [`FIRST_FIT`].
     due: u64,
 }
 
 impl Seen {
-    /// One run more; whether it is time to look at the buckets again.
+    /// Counts one more run; returns whether it is time to fit the buckets again.
     pub fn add(&self, point: &[i64]) -> bool {
         let mut counts = self.0.lock();
         match counts.of.get_mut(point) {
@@ -37,7 +37,7 @@ impl Seen {
         counts.runs == FIRST_FIT + counts.due
     }
 
-    /// Distinct values of a symbol with their counts, if it is time to fit.
+    /// Distinct values of each symbol with their counts, if it is time to fit.
     fn if_due(&self, symbols: usize) -> Option<Vec<Vec<(i64, u64)>>> {
         let mut counts = self.0.lock();
         if counts.runs < FIRST_FIT + counts.due {
@@ -69,8 +69,8 @@ impl Learned {
         self.edges[symbol].iter().copied().find(|&edge| edge >= size)
     }
 
-    /// Fits `count` buckets for each symbol when it is time. `start` is what a size is padded to where nothing is learned.
-    /// Whether the buckets are other ones now.
+    /// Fits `count` buckets for each symbol when it is time. `start` is the padded size where nothing is learned.
+    /// Returns whether the buckets have changed.
     pub fn fit(&mut self, count: usize, start: &dyn Fn(i64) -> Option<i64>) -> bool {
         let Some(sizes) = self.seen.if_due(self.edges.len()) else { return false };
         let mut changed = false;
@@ -90,20 +90,20 @@ impl Learned {
     }
 }
 
-/// The padded sizes, all together.
+/// The sum of the padded sizes of all runs.
 fn cost(sizes: &[(i64, u64)], bucket: &dyn Fn(i64) -> Option<i64>) -> f64 {
     let padded = |&(size, count): &(i64, u64)| bucket(size).unwrap_or(size) as f64 * count as f64;
     sizes.iter().map(padded).sum()
 }
 
 /// At most `count` of the sizes, ascending, the last among them, such that rounding up to them costs least: the cheapest way
-/// to cut the sizes into so many runs.
+/// to cut the sizes into that many runs.
 fn fitted(sizes: &[(i64, u64)], count: usize) -> Vec<i64> {
     let n = sizes.len();
     let mut before = vec![0; n + 1];
     (0..n).for_each(|i| before[i + 1] = before[i] + sizes[i].1);
     let run = |from: usize, to: usize| (before[to] - before[from]) as f64 * sizes[to - 1].0 as f64;
-    // best[to]: of the first `to` sizes; cuts[k][to]: where the last of k + 1 runs begins.
+    // best[to]: least cost of the first `to` sizes; splits[k][to]: where the last of k + 1 runs begins.
     let mut best: Vec<f64> = (0..=n).map(|to| if to == 0 { 0.0 } else { run(0, to) }).collect();
     let mut splits: Vec<Vec<usize>> = vec![vec![0; n + 1]];
     for _ in 1..count.min(n) {

@@ -1,7 +1,7 @@
-//! Learning beside the runs of programs: families of which every step brings special cases (experts that get one row, or none)
-//! have plans enough to go on with, and to plan them at other points takes longer than to compile some traces more.
+//! Learning beside the runs of programs: families in which every step brings special cases (experts that get one row, or none)
+//! have enough plans to go on with, and planning them at other points takes longer than compiling some more traces.
 //!
-//! **Invariant:** what was learnt is used from a certain trace of the family on, and waited for then: so no race decides which plan
+//! **Invariant:** the result is used from a certain trace of the family on, which waits for it: so no race decides which plan
 //! a program has.
 
 use super::attempt::{Attempt, around};
@@ -17,26 +17,26 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Operations of a trace that takes long to plan at other points: shorter ones are always waited for.
+/// Number of operations from which on a trace takes long to plan at other points: shorter ones are always waited for.
 const LONG: usize = 256;
-/// Templates, or attempts in vain, from which on nobody waits for another attempt.
+/// Number of templates, or of failed attempts, from which on nobody waits for another attempt.
 const EAGER: usize = 2;
-/// Traces that are compiled for their own sizes before what is learnt meanwhile is used: about what an attempt takes.
+/// Number of traces that are compiled for their own sizes before the result of an attempt is used: about as long as it takes.
 const TRACES: usize = 8;
-/// Traces of its own that such an attempt waits for, of as many as are kept: where ten sizes vary, three of them say little.
+/// Number of new traces that such an attempt waits for, of as many as are kept: where ten sizes vary, three of them say little.
 const NEWS: usize = 4;
 
-/// Symbol maps that a trace is planned by at other points before it is given up.
+/// Maximum number of symbol maps by which a trace is planned at other points.
 const TRIED: usize = 8;
 
-/// What came of planning a family at other points.
+/// The outcome of planning a family at other points.
 pub struct Found {
     pub template: Option<(SymbolMap, Template)>,
-    /// Whether plans were made for it: traces that say nothing of each other, or special cases, cost little.
+    /// Whether plans were made for it: traces that say nothing about each other, or special cases, cost little.
     pub was_planned: bool,
 }
 
-/// What a family shows of how its sizes vary.
+/// A family's evidence of how its sizes vary.
 pub struct Evidence {
     pub maps: Vec<Arc<SymbolMap>>,
     pub examples: Vec<Vec<i64>>,
@@ -49,14 +49,14 @@ pub struct Learning {
     found: Option<Found>,
 }
 
-/// An attempt, by what its family knew when it was decided on. The family waits for [`Families::learn_beside`] or
+/// An attempt, with the evidence that its family had when it was decided on. The family waits for [`Families::learn_beside`] or
 /// [`Families::give_up`].
 pub struct Ticket {
     pub number: u64,
     evidence: Evidence,
 }
 
-/// Ends an attempt whatever happens.
+/// Ends an attempt when dropped, whatever happens.
 struct End<'a>(&'a Families, u64);
 
 impl Drop for End<'_> {
@@ -90,7 +90,7 @@ impl Evidence {
             tried.push(symbol_map.clone());
             match around(&symbol_map, &point, records, unplaced, decisions, planner) {
                 Attempt::Found(template) => Break(Some((symbol_map, *template))),
-                // Of so many traces a map with fewer sizes may be the right one; of a few it would fit by chance.
+                // With this many traces a map with fewer sizes may be the right one; with fewer it would fit by chance.
                 Attempt::Special if examples.len() < EXAMPLES => Break(None),
                 Attempt::Special | Attempt::Nowhere => {
                     was_planned = true;
@@ -102,7 +102,7 @@ impl Evidence {
             let candidates = SymbolMap::candidates(examples, &relations);
             candidates.iter().try_for_each(&mut by).break_value().flatten()
         };
-        // A map of more traces says more of how sizes follow from each other than one that was found before them.
+        // A map of more traces says more about how sizes follow from each other than one that was found before them.
         let near = nearest(examples, &erased.numbers).unwrap_or_default();
         let template = of_examples(examples)
             .or_else(|| of_examples(&near))
@@ -120,7 +120,7 @@ impl Family {
         operations >= LONG && self.templates.len().max(self.failures) >= EAGER
     }
 
-    /// Whether that attempt would know more than the last one, and is not rare by now.
+    /// Whether that attempt would know more than the last one, and is due.
     pub(super) fn has_news(&self) -> bool {
         let most = ATTEMPTS * (EXAMPLES + TRACES);
         let is_open = self.failures < ATTEMPTS && self.since <= most;
@@ -130,7 +130,7 @@ impl Family {
 }
 
 impl Families {
-    /// A ticket to learn the family of a trace beside later runs; `None` if the next trace had better wait for it.
+    /// A ticket to learn the family of a trace beside later runs; `None` if the next trace should wait for it instead.
     pub fn beside(&self, erased: &ShapeErasedTrace) -> Option<Ticket> {
         let mut families = self.list.lock();
         let family = families.iter_mut().find(|family| family.structure == erased.structure)?;
@@ -143,7 +143,7 @@ impl Families {
         Some(Ticket { number, evidence })
     }
 
-    /// As [`Families::learn`], for later. Whether a template was made.
+    /// Does the work of [`Families::learn`] for a ticket. Returns whether a template was made.
     pub fn learn_beside(
         &self,
         ticket: Ticket,
@@ -161,12 +161,12 @@ impl Families {
         is_template
     }
 
-    /// Nothing comes of the attempt of that number.
+    /// Ends the attempt of that number without a result.
     pub fn give_up(&self, number: u64) {
         self.end(number, Found { template: None, was_planned: false });
     }
 
-    /// What came of an attempt first holds, unless its family forgot it.
+    /// Notes the outcome of an attempt. The first one counts, unless its family has forgotten the attempt.
     fn end(&self, number: u64, found: Found) {
         let mut families = self.list.lock();
         let mut learnings = families.iter_mut().filter_map(|family| family.beside.as_mut());
@@ -176,7 +176,7 @@ impl Families {
         self.found.notify_all();
     }
 
-    /// Takes what a family learnt beside its runs, if it is time.
+    /// Takes the outcome of a family's attempt beside its runs, if it is due.
     pub(super) fn use_in_time(&self, families: &mut MutexGuard<Vec<Family>>, structure: &Key) {
         loop {
             let family = families.iter_mut().find(|family| family.structure == *structure);

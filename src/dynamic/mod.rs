@@ -1,16 +1,16 @@
 //! One program for all sizes: a plan made for some lengths is a template that is instantiated at others.
 //!
-//! Traces that are equal but for sizes are a *family*. From two of them follows which sizes vary independently (the *symbols*) and how
-//! every other number of the trace depends on them ([`symbol_map`]), by the numbers and by what operations say of them
-//! ([`relations`]): where many sizes vary, two traces of numbers alone say nothing. The
-//! family's trace is then planned at more points ([`probe`]), and where the plans have the same kernels in the same order, a
+//! Traces that differ in sizes only are a *family*. Two of them show which sizes vary independently (the *symbols*) and how every
+//! other number of the trace depends on them ([`symbol_map`]), by the numbers and by the relations that operations impose on them
+//! ([`relations`]): where many sizes vary, the numbers of two traces alone do not suffice. The family's trace is then planned at
+//! more points ([`probe`]), and where the plans have the same kernels in the same order, a
 //! *template* holds that plan with its numbers as polynomials in the symbols ([`template`]). For a new length the numbers are
 //! filled in, and only memory is placed anew.
 //!
-//! **Invariant:** a template is used only for a trace every number of which equals what follows from its symbols, and
+//! **Invariant:** a template is used only for a trace whose every number equals the one that follows from its symbols, and
 //! only between the sizes at which it was proved; every polynomial of a plan goes through more points than determine it. So
-//! a wrong symbol map finds no template, and the trace is compiled for its own sizes. What a rewrite relies on that may end
-//! between these sizes (two views lie apart) is a number of the plan, too, and looked at in each instance
+//! a wrong symbol map finds no template, and the trace is compiled for its own sizes. A condition of a rewrite that may cease
+//! to hold between these sizes (two views lie apart) is a number of the plan, too, and is checked in each instance
 //! ([`Guard`](crate::graph::Guard)).
 
 mod attempt;
@@ -55,24 +55,24 @@ use symbol_map::SymbolMap;
 use template::Template;
 pub use template::{Comparison, compare};
 
-/// Families kept, least recently used dropped first.
+/// Maximum number of families; the least recently used is dropped first.
 pub const FAMILIES: usize = 64;
-/// Traces of a family that are kept to fit polynomials to: the newest.
+/// Number of a family's traces that are kept to fit polynomials to: the newest.
 const EXAMPLES: usize = 8;
-/// Templates of a family: for sizes so different that other plans are better.
+/// Maximum number of templates of a family, for sizes so different that other plans are better.
 const TEMPLATES: usize = 8;
-/// Of small plans there may be more: so many steps all together.
+/// There may be more of small plans, up to this many steps in all, ...
 const TEMPLATE_STEPS: usize = 4096;
-/// But so many at the most: each is asked whether a trace is one of its own.
+/// ... but at most this many: each is asked whether it covers a trace.
 const SMALL_TEMPLATES: usize = 64;
-/// How often a family is planned at other points in vain before that becomes rare.
+/// Number of failed attempts to plan a family at other points before attempts become rare.
 const ATTEMPTS: usize = 6;
-/// Traces after which it does in any case: to look for what varies takes a little, too.
+/// Number of traces after which they become rare in any case: looking for varying sizes takes a little time, too.
 const PATIENCE: usize = 12;
-/// Examples that tell what varies where all together do not.
+/// Number of nearest examples that may show which sizes vary where all together do not.
 const NEAREST: usize = 3;
 
-/// One program out of so many is compared with what the whole pipeline makes; the first ones always, in debug builds all.
+/// One program in this many is compared with that of the whole pipeline; the first ones always, in debug builds all.
 const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 64 };
 const FIRST: u64 = 2;
 
@@ -84,7 +84,7 @@ pub type Planner<'a> = &'a (dyn Fn(&Records, &PlanDecisions) -> Result<UnplacedP
 pub struct Families {
     list: Mutex<Vec<Family>>,
     tickets: AtomicU64,
-    /// What was learnt beside the runs of a family's programs is there.
+    /// Notified when an attempt beside the runs of a family's programs has ended.
     found: Condvar,
 }
 
@@ -100,9 +100,9 @@ pub struct ShapeErasedTrace {
 pub struct Instance {
     pub unplaced: UnplacedPlan,
     pub binding: SymbolBinding,
-    /// What to compare it with, if it is to be: the trace's own, by these decisions.
+    /// Decisions for the trace's own plan, with which the instance is to be compared, if it is.
     pub verify: Option<PlanDecisions>,
-    /// A part is one element, or none: it is compared, and says nothing of other sizes.
+    /// Whether a part is one element, or none: such an instance is compared, and says nothing about other sizes.
     pub is_special: bool,
 }
 
@@ -126,22 +126,22 @@ struct Family {
     examples: Vec<Vec<i64>>,
     templates: Vec<Learnt>,
     instances: u64,
-    /// How often it was planned at other points since a template was last used, and the traces planned for their own sizes since.
+    /// Number of attempts at other points since a template was last used, and of traces planned for their own sizes since.
     failures: usize,
     since: usize,
-    /// Those since it was last decided to learn it beside its runs.
+    /// Number of those traces since it was last decided to learn the family beside its runs.
     unlearned: usize,
-    /// One of its templates was: there are to be no more.
+    /// Whether one of its templates was wrong: then no more are made.
     was_wrong: bool,
-    /// While it is learnt beside the runs of its programs.
+    /// Present while it is learnt beside the runs of its programs.
     beside: Option<Learning>,
     buckets: Vec<Buckets>,
-    /// How often no buckets came of the symbol maps.
+    /// Number of failed attempts to make buckets.
     unpadded: usize,
 }
 
 impl ShapeErasedTrace {
-    /// Everything about the trace that decides its program: what its key's parts say, with the numbers apart.
+    /// Everything about the trace that decides its program: the content of its key's parts, with the numbers apart.
     pub fn of(records: &Records) -> ShapeErasedTrace {
         let mut bare = records.clone();
         let mut numbers = Vec::new();
@@ -156,7 +156,7 @@ impl ShapeErasedTrace {
 }
 
 impl SymbolBinding {
-    /// A trace of the family with these sizes instead of its own, if there can be such a one.
+    /// A trace of the family with these sizes instead of its own, if such a trace is possible.
     pub fn resized(&self, records: Records) -> Option<Records> {
         possible::resized(&self.symbol_map, records, &self.point)
     }
@@ -170,7 +170,7 @@ impl Families {
         let at = families.iter().position(|family| family.structure == erased.structure)?;
         families[..=at].rotate_right(1);
         let family = &mut families[0];
-        // One that was compared for such sizes goes before those of which that is still to be done.
+        // A template that was compared for such sizes takes precedence over those that still have to be.
         let (mut unplaced, is_special, at, binding) =
             [true, false].into_iter().find_map(|is_proved| {
                 family.templates.iter().enumerate().find_map(|(at, learnt)| {
@@ -211,8 +211,8 @@ impl Families {
         }
     }
 
-    /// Notes that a trace of these sizes ran. Those of the trace after the next one, if sizes go on changing as they did up to
-    /// this one, and a template has a plan for them.
+    /// Notes that a trace of these sizes ran. Returns the sizes of the trace after the next one, if they go on changing as they
+    /// did up to this one, and a template has a plan for them.
     pub fn ahead(&self, binding: &SymbolBinding) -> Option<SymbolBinding> {
         let SymbolBinding { symbol_map, point } = binding;
         let mut families = self.list.lock();
@@ -224,7 +224,7 @@ impl Families {
         learnt.template.covers(&binding.point).then_some(binding)
     }
 
-    /// Notes a trace that is planned for its own sizes. Whether there is something to [`Families::learn`] from it.
+    /// Notes a trace that is planned for its own sizes. Returns whether there is something to [`Families::learn`] from it.
     pub fn add(&self, erased: &ShapeErasedTrace) -> bool {
         let mut families = self.list.lock();
         match families.iter().position(|family| family.structure == erased.structure) {
@@ -237,7 +237,7 @@ impl Families {
         families[0].add(erased)
     }
 
-    /// Plans the family of a trace that was added at other points, by the trace's own plan; whether a template was made.
+    /// Plans the family of an added trace at other points, by the trace's own plan. Returns whether a template was made.
     pub fn learn(
         &self,
         erased: &ShapeErasedTrace,
@@ -248,13 +248,13 @@ impl Families {
     ) -> bool {
         let of = |family: &&mut Family| family.structure == erased.structure;
         let known = self.list.lock().iter_mut().find(of).map(|family| family.evidence());
-        // Planning takes long: others must get at the families meanwhile.
+        // Planning takes long: other threads need the families meanwhile.
         let found = known.map(|known| known.attempt(erased, records, unplaced, decisions, planner));
         let mut families = self.list.lock();
         families.iter_mut().find(of).zip(found).is_some_and(|(family, found)| family.learnt(found))
     }
 
-    /// The trace in a bucket of its family.
+    /// Pads the trace to a bucket of its family.
     pub fn pad(&self, erased: &ShapeErasedTrace, records: &Records, policy: &Policy) -> Padding {
         let mut families = self.list.lock();
         match families.iter().position(|family| family.structure == erased.structure) {
@@ -266,7 +266,7 @@ impl Families {
         }
     }
 
-    /// Forgets all templates: plans are to be others now.
+    /// Forgets all templates: from now on plans are made differently.
     pub fn forget_plans(&self) {
         for family in self.list.lock().iter_mut() {
             family.templates.clear();
@@ -274,7 +274,7 @@ impl Families {
         }
     }
 
-    /// Forgets a family's templates: one of them was wrong.
+    /// Forgets a family's templates, one of which was wrong.
     pub fn forget(&self, erased: &ShapeErasedTrace) {
         if let Some(family) = self.list.lock().iter_mut().find(|f| f.structure == erased.structure)
         {
@@ -285,8 +285,8 @@ impl Families {
     }
 }
 
-/// Those that differ from `numbers` in the fewest places, if they are not all: where models of other widths have the same trace,
-/// those of one width.
+/// The examples that differ from `numbers` in the fewest places, if these are not all: where models of different widths have the
+/// same trace, those of one width.
 fn nearest(examples: &[Vec<i64>], numbers: &[i64]) -> Option<Vec<Vec<i64>>> {
     if examples.len() <= NEAREST {
         return None;
@@ -297,7 +297,8 @@ fn nearest(examples: &[Vec<i64>], numbers: &[i64]) -> Option<Vec<Vec<i64>>> {
     Some(near.into_iter().take(NEAREST).cloned().collect())
 }
 
-/// Those in which the same sizes as in `numbers` are one or none: such traces are special cases, which say nothing of others.
+/// The examples in which the same sizes as in `numbers` are one or none: such traces are special cases, which say nothing about
+/// others.
 fn alike(examples: &[Vec<i64>], numbers: &[i64], relations: &Relations) -> Vec<Vec<i64>> {
     let is_small = |n: i64| (n < SMALLEST).then_some(n);
     let is_alike = |example: &&Vec<i64>| {
@@ -347,7 +348,7 @@ impl Family {
         }
     }
 
-    /// Buckets for what varies between this trace and others; the point of this one.
+    /// Makes buckets for the sizes that vary between this trace and others; returns the point of this one.
     fn bucketed(&mut self, numbers: &[i64], records: &Records) -> Option<Vec<i64>> {
         let mut examples = self.examples.clone();
         examples.push(numbers.to_vec());
@@ -392,9 +393,9 @@ impl Family {
         Evidence { maps: maps.collect(), examples: self.examples.clone() }
     }
 
-    /// Takes what came of an attempt; whether that is a template. One that is never used is in vain, too.
+    /// Takes the outcome of an attempt; returns whether it is a template. A template that is never used is a failure, too.
     fn learnt(&mut self, Found { template, was_planned }: Found) -> bool {
-        // Traces that say nothing of each other cost little.
+        // Traces that say nothing about each other cost little.
         self.failures += was_planned as usize;
         let Some((symbol_map, template)) = template else { return false };
         let steps = template.steps().max(1);

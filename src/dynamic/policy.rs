@@ -1,11 +1,11 @@
-//! Which sizes programs are made for, where they are not made for every size.
+//! The sizes that programs are made for, where they are not made for every size.
 
 use crate::error::Result;
 use crate::invalid;
 use crate::shape::Dims;
 use std::ops::RangeInclusive;
 
-/// The sizes that a size is padded to: the smallest of them that is not below it.
+/// The sizes to pad to: a size is padded to the smallest of them that is not below it.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum Policy {
     /// Nothing is padded.
@@ -15,22 +15,23 @@ pub enum Policy {
     Multiple(i64),
     /// Each `ratio` times the one before, rounded up to a multiple of a number: the work of padding is bounded by the ratio.
     Geometric { ratio: f64, multiple: i64 },
-    /// These alone; what is larger is not padded.
+    /// These alone; larger sizes are not padded.
     List(Dims),
-    /// So many, those that would have made the least padding of the sizes seen; the geometric ones at first.
+    /// This many, those that would have caused the least padding of the sizes seen; the geometric ones at first.
     Learned(usize),
 }
 
 const DEFAULT_RATIO: f64 = 1.25;
 const DEFAULT_MULTIPLE: i64 = 64;
 const DEFAULT_BUCKETS: usize = 8;
-/// Sizes are below.
+/// All sizes are below this one.
 const LARGEST: i64 = 1 << 40;
-/// Below the first there would be as many buckets as sizes.
+/// With a smaller ratio there would be as many buckets as sizes.
 const RATIOS: RangeInclusive<f64> = 1.01..=1024.0;
 
 impl Policy {
-    /// `exact`, `multiple:64`, `geometric:1.25:64`, `list:128,256,512` or `learned:8`; numbers that are left out are these.
+    /// `exact`, `multiple:64`, `geometric:1.25:64`, `list:128,256,512` or `learned:8`; numbers that are left out default to
+    /// these.
     pub fn parse(text: &str) -> Result<Policy> {
         let wrong = || {
             invalid!(
@@ -73,7 +74,7 @@ impl Policy {
         }
     }
 
-    /// What a size is padded to. `None` where the policy has nothing for it.
+    /// The size to which a size is padded; `None` if the policy has none for it.
     pub fn bucket(&self, size: i64) -> Option<i64> {
         match self {
             Policy::Exact => None,
@@ -96,7 +97,7 @@ impl Policy {
     }
 }
 
-/// Up to a multiple.
+/// Rounds up to a multiple.
 fn rounded(n: i64, multiple: i64) -> i64 {
     (n + multiple - 1) / multiple * multiple
 }

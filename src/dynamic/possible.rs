@@ -1,19 +1,19 @@
-//! The trace of a family at other sizes, if there can be such a one.
+//! The trace of a family at other sizes, if such a trace is possible.
 
 use super::symbol_map::SymbolMap;
 use crate::number::{Number, Numbers};
 use crate::record::{Arg, Read, Records, View};
 use crate::symbolic::Datum;
 
-/// Memory of one value beyond which no point is tried, in bytes.
+/// Bytes of one value beyond which no point is tried.
 pub const LARGEST: i64 = 1 << 40;
 
-/// The trace at a point, if there can be such a one.
+/// The trace at a point, if such a trace is possible.
 pub fn at_point(symbol_map: &SymbolMap, records: &Records, point: &[i64]) -> Option<Records> {
     resized(symbol_map, records.clone(), point)
 }
 
-/// As [`at_point`], in place of the trace.
+/// [`at_point`], in place of the trace.
 pub fn resized(symbol_map: &SymbolMap, mut records: Records, point: &[i64]) -> Option<Records> {
     let mut numbers = symbol_map.at(point)?.into_iter();
     let mut sound = true;
@@ -26,7 +26,7 @@ pub fn resized(symbol_map: &SymbolMap, mut records: Records, point: &[i64]) -> O
     (sound && is_possible(&records)).then_some(records)
 }
 
-/// Between which values the program says that a symbol will be, if it says so.
+/// The bounds that the program declares for a symbol, if it does.
 pub fn said(
     symbol_map: &SymbolMap,
     records: &Records,
@@ -40,7 +40,7 @@ pub fn said(
     })
 }
 
-/// The value nearest to `limit` that is possible, as `good` is and all between them.
+/// The value nearest to `limit` that is possible; `good` and all values between the two are possible.
 pub fn last_possible(possible: &dyn Fn(i64) -> bool, good: i64, limit: i64) -> i64 {
     if possible(limit) {
         return limit;

@@ -1,4 +1,5 @@
-//! Where the plan of a family stays the same but for numbers: it is planned at chosen points, and its numbers are fitted.
+//! The region in which the plan of a family stays the same but for numbers: it is planned at chosen points, and its numbers are
+//! fitted.
 
 use super::Planner;
 use super::possible::{LARGEST, at_point, last_possible, said};
@@ -16,19 +17,19 @@ use crate::thread;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How many sizes are tried between one with the same plan and one with another.
+/// Number of sizes tried between one with the same plan and one with another.
 const HALVES: usize = 6;
 /// Where else to look when a point has a plan of its own.
 const NEIGHBOURS: [i64; 3] = [0, 1, -1];
-/// Points that must agree beyond those that determine a polynomial.
+/// Number of points that must agree beyond those that determine a polynomial.
 const SPARE: usize = 2;
-/// Points close by that many sizes are tried at first.
+/// Number of points close by that are tried at first where many sizes vary.
 const NEARBY: usize = 3;
-/// Of so many symbols at the most it is asked for each how far it can go.
+/// Up to this many symbols, the limits of each are determined.
 const PROBED: usize = 32;
-/// Into so many parts the way to a point is cut where the point is none.
+/// Number of parts into which the way to an impossible point is cut.
 const PARTS: i64 = 1 << HALVES;
-/// How often a region is made smaller that has other plans inside, or numbers that go by steps.
+/// Number of times a region is made smaller that has other plans inside, or numbers that go by steps.
 pub const SHRINKS: usize = 3;
 
 /// Plans at chosen points, each once.
@@ -41,14 +42,14 @@ pub struct Probe<'a> {
     structure: UnplacedPlan,
     /// The numbers of the plan at a point, if it has the structure.
     known: HashMap<Vec<i64>, Option<Vec<Datum>>>,
-    /// What the plan's guards are at other points, as far as that is known.
+    /// The margins of the plan's guards at other points, as far as they are known.
     guards: Vec<Line>,
 }
 
-/// A guard's margin as a line in each symbol: exact where views begin at multiples of the symbols, and else only a guess at where
-/// it is worth planning.
+/// A guard's margin as a line in each symbol: exact where views begin at multiples of the symbols, and otherwise only a guess at
+/// where planning is worthwhile.
 struct Line {
-    /// At the base.
+    /// The margin at the base.
     margin: i64,
     slopes: Vec<i64>,
 }
@@ -94,7 +95,7 @@ impl<'a> Probe<'a> {
     }
 
     /// The point, or a neighbour that agrees, each symbol farther from it than the one before. Single sizes have plans of their
-    /// own: a power of two divides otherwise, equal sizes may be one.
+    /// own: a power of two divides differently, equal sizes may be one.
     fn agreeing(&mut self, point: &[i64], lowest: &[i64], highest: &[i64]) -> Option<Vec<i64>> {
         let moved = |by: &i64| self.moved(point, *by, lowest, highest);
         let moved: Vec<Vec<i64>> = NEIGHBOURS.iter().filter_map(moved).collect();
@@ -111,7 +112,7 @@ impl<'a> Probe<'a> {
 
     fn plan(&self, point: &[i64]) -> Option<Vec<Datum>> {
         let records = at_point(self.symbol_map, self.records, point)?;
-        // Sizes that nobody asked for must not fail a program that is planned already.
+        // Sizes that the program did not ask for must not fail it once it is planned.
         let planned = catch_unwind(AssertUnwindSafe(|| (self.planner)(&records, self.decisions)));
         let (structure, numbers) = taken_apart(planned.ok()?.ok()?);
         numbers.filter(|_| structure == self.structure)
@@ -136,7 +137,7 @@ impl<'a> Probe<'a> {
             bounded = self.symbol_map.independent().collect();
         }
         self.widen(base, &bounded, &mut lowest, &mut highest);
-        // What they make of others lies between what their ends do.
+        // The symbols that follow from these lie between their values at the ends.
         for end in [&mut lowest, &mut highest] {
             if self.symbol_map.settle(end).is_none() {
                 return (base.to_vec(), base.to_vec());
@@ -145,7 +146,7 @@ impl<'a> Probe<'a> {
         (lowest, highest)
     }
 
-    /// What the guards make of a point, as far as they are lines in the symbols, by the ends of each alone.
+    /// The guards' margins, as far as they are lines in the symbols, by the ends of each symbol alone.
     fn lines(&self, base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Line> {
         let count = self.unplaced.guards().len();
         let margins = |point: &[i64]| -> Option<Vec<i64>> {
@@ -175,8 +176,8 @@ impl<'a> Probe<'a> {
         self.guards.iter().all(|line| line.at(base, point) >= 0)
     }
 
-    /// Makes a box wider along the symbols that others bound, by what they can be where these are at their ends: a slice of more
-    /// memory can be longer, and go farther where the one before which it ends has made room.
+    /// Widens a box along the symbols that others bound, by the values that are possible where these are at their ends: a slice
+    /// of more memory can be longer, and go farther where the one after it has made room.
     fn widen(&mut self, base: &[i64], bounded: &[usize], lowest: &mut [i64], highest: &mut [i64]) {
         let ends = [lowest.to_vec(), highest.to_vec()];
         let independent: Vec<usize> = self.symbol_map.independent().collect();
@@ -203,7 +204,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// A box around the base of many symbols, with all of them on the way to their ends: a number of times the largest, or as
+    /// A box around the base of many symbols, with all of them moved to their ends together: a multiple of the largest, or as
     /// far as memory allows, and the smallest there is; as far as the plan stays the same. (Each alone would take too many
     /// plans.)
     pub fn common_region(&mut self, base: &[i64]) -> (Vec<i64>, Vec<i64>) {
@@ -217,7 +218,7 @@ impl<'a> Probe<'a> {
                 false => ends[s],
             };
             let limits: Vec<i64> = (0..count).map(limit).collect();
-            // At its own end a size may have a plan of its own, as a slice has that is all there is.
+            // At its own end a size may have a plan of its own, as a slice of the whole has.
             for from_end in 0..=1 {
                 let inside = |s: usize| limits[s] + inwards * (turned(s, 0, count) + from_end);
                 let mut point: Vec<i64> = (0..count).map(inside).collect();
@@ -235,14 +236,15 @@ impl<'a> Probe<'a> {
             }
             base.to_vec()
         });
-        // An end on which all sizes differ may lie beyond a small one.
+        // An end at which all sizes differ may lie beyond a small size of the base.
         let border = |of: fn(i64, i64) -> i64, end: Vec<i64>| {
             base.iter().zip(end).map(|(&n, end)| of(n, end)).collect()
         };
         (border(i64::min, lowest), border(i64::max, highest))
     }
 
-    /// Whether points close by, at which all of many sizes are others, have other plans: those of the base may be equal.
+    /// Whether points close by, which differ from the base in all of many sizes, have other plans: sizes of the base may be
+    /// equal.
     pub fn is_special(&mut self, base: &[i64]) -> bool {
         let count = base.len();
         let differs = |turn: usize| {
@@ -251,14 +253,14 @@ impl<'a> Probe<'a> {
                 if count <= PROBED { self.last_possible(base, s, next) } else { next }
             };
             let mut point: Vec<i64> = (0..count).map(near).collect();
-            // Each may be possible, but not all of them.
+            // Each size may be possible, but not all of them together.
             let point = self.symbol_map.settle(&mut point).map(|()| self.reachable(base, &point));
             point.is_some_and(|point| point != base && !self.agrees(&point))
         };
         (0..NEARBY).all(differs)
     }
 
-    /// Between which values a symbol will be: as the program says, else any size that is not very much larger; a slice may begin
+    /// The range of a symbol: as the program declares it, else any size that is not very much larger; a slice may begin
     /// anywhere.
     fn range(&self, base: &[i64], s: usize) -> (i64, i64) {
         let said = said(self.symbol_map, self.records, base, s);
@@ -271,7 +273,7 @@ impl<'a> Probe<'a> {
         (least.clamp(smallest, base[s]), most.max(base[s]))
     }
 
-    /// The value of symbol `s` nearest to `limit` for which there can be such a trace.
+    /// The value of symbol `s` nearest to `limit` for which a trace is possible.
     fn last_possible(&self, base: &[i64], s: usize, limit: i64) -> i64 {
         let possible = |value| {
             let point = self.with(base, s, value);
@@ -299,13 +301,13 @@ impl<'a> Probe<'a> {
         near
     }
 
-    /// The point with another value of a symbol, and of those that follow from it; the point itself beyond 64 bits.
+    /// The point with another value of a symbol, and of the symbols that follow from it; the point itself beyond 64 bits.
     fn with(&self, point: &[i64], s: usize, value: i64) -> Vec<i64> {
         let mut moved = with(point, s, value);
         self.symbol_map.settle(&mut moved).map_or_else(|| point.to_vec(), |()| moved)
     }
 
-    /// The template of a region, or of a smaller one where that has other plans inside.
+    /// The template of a region, or of a smaller one if it has other plans inside.
     pub fn within(
         &mut self,
         (mut lowest, mut highest): (Vec<i64>, Vec<i64>),
@@ -354,7 +356,7 @@ impl<'a> Probe<'a> {
         if has_neighbours { self.template(agreeing) } else { None }
     }
 
-    /// Plans two points at once, if neither is known: programs wait for what is learnt.
+    /// Plans two points at once, if neither is known: programs wait for the result.
     fn plan_both(&mut self, pair: &[Vec<i64>], lowest: &[i64], highest: &[i64]) {
         let is_new = |point: &Vec<i64>| !self.known.contains_key(point);
         let own = |point: &Vec<i64>| self.moved(point, 0, lowest, highest).filter(is_new);
@@ -366,8 +368,8 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// The point, or where there can be no such trace (a slice ends beyond its tensor), one on the way to the base; on its other
-    /// side for a neighbour.
+    /// The point, or if no such trace is possible (a slice ends beyond its tensor), one on the way to the base; for a neighbour
+    /// of the base, one on the base's other side.
     fn reachable(&self, base: &[i64], point: &[i64]) -> Vec<i64> {
         let away: Vec<i64> = point.iter().zip(base).map(|(to, from)| to - from).collect();
         let is_next = away.iter().all(|n| n.abs() <= 1);
@@ -380,7 +382,7 @@ impl<'a> Probe<'a> {
             let is_one = is_one && self.is_guarded(base, &near);
             (is_one && at_point(self.symbol_map, self.records, &near).is_some()).then_some(near)
         };
-        // As far as can be: what changes on the way there is to be seen.
+        // As far as possible, so that changes on the way there are seen.
         let farthest = last_possible(&|part| part == 0 || at(part).is_some(), 0, PARTS);
         let other_side = || is_next.then(|| at(-PARTS)).flatten();
         at(farthest).or_else(other_side).unwrap_or_else(|| base.to_vec())
@@ -398,7 +400,7 @@ impl<'a> Probe<'a> {
         let varying: Vec<usize> = (0..first.len()).filter(varies).collect();
         let mut is_size = Vec::new();
         self.unplaced.clone().numbers(&mut |n| is_size.push(matches!(n, Number::Size(_))));
-        // A part of one element has other strides than all that are larger.
+        // A part of one element has other strides than all larger ones.
         let is_special = |point: &Vec<i64>| {
             let is_small = |data: &Vec<Datum>, at: usize| is_size[at] && data[at].is_small();
             numbers(point).is_some_and(|data| varying.iter().any(|&at| is_small(data, at)))

@@ -1,20 +1,20 @@
-//! Where the plans of a template were compared with plans of their own: only for sizes like these it goes without saying that the
-//! template is right.
+//! The sizes at which a template's plans were compared with plans of their own: only for sizes like these is the template taken
+//! to be right without a comparison.
 
-/// Of so many symbols sums of two are looked at, and more residues.
+/// Up to this many symbols, sums of two are recorded, and more residues.
 const FEW: usize = 6;
 
-/// Of the points at which plans were compared:
+/// Properties of the points at which plans were compared.
 pub struct Proved {
-    /// Between which values sums of symbols were: a corner of the box may be no point at all, and what changes with a sum (there is
-    /// a round more) changes before it.
+    /// Least and largest sums of symbols: a corner of the box may not be a point, and a plan that changes with a sum (by one more
+    /// round) changes before that corner.
     sums: Vec<(i64, i64)>,
-    /// Which residues the symbols had: a window that ends beyond the last element (`ceil_mode`), or a division without a rest, is a
-    /// plan of every other size, or of every third.
+    /// The symbols' residues: a window that ends beyond the last element (`ceil_mode`), or a division without a remainder, has a
+    /// plan for every other size, or for every third.
     residues: Vec<u16>,
-    /// Which symbols were odd at once: half of a sum is one of every other sum.
+    /// The sets of symbols that were odd at once: half of a sum has a plan for every other sum.
     parities: u32,
-    /// Points of which one lies on a line say nothing of what is beside it.
+    /// Points on a line say nothing about those beside it.
     hull: AffineHull,
 }
 
@@ -49,7 +49,7 @@ impl Proved {
     }
 }
 
-/// A bit for the residue of each symbol by each divisor. Of many symbols some residue would be new for long.
+/// A bit for the residue of each symbol by each divisor. With many symbols some residue would be new for long.
 fn residues(point: &[i64]) -> impl Iterator<Item = u16> {
     let divisors = if point.len() <= FEW { 2..6 } else { 2..3 };
     point.iter().map(move |n| {
@@ -60,7 +60,7 @@ fn residues(point: &[i64]) -> impl Iterator<Item = u16> {
     })
 }
 
-/// A bit for which symbols are odd, of up to five.
+/// A bit for the set of odd symbols, for up to five symbols.
 fn parity(point: &[i64]) -> u32 {
     match point.len() {
         ..=5 => 1 << point.iter().fold(0, |odd, n| odd << 1 | n & 1),
@@ -68,7 +68,7 @@ fn parity(point: &[i64]) -> u32 {
     }
 }
 
-/// Of all symbols, and of each two if they are few.
+/// The sum of all symbols, and of each two if there are few.
 fn sums(point: &[i64]) -> Vec<i64> {
     let mut sums = vec![point.iter().fold(0, |sum: i64, n| sum.saturating_add(*n))];
     if (3..=FEW).contains(&point.len()) {
@@ -79,7 +79,7 @@ fn sums(point: &[i64]) -> Vec<i64> {
 }
 
 /// All combinations of points whose weights add up to one: by Gaussian elimination modulo a large prime, so that no number grows.
-/// Of many symbols there are never enough points: everything is in their hull.
+/// For many symbols there are never enough points: everything counts as in their hull.
 struct AffineHull {
     origin: Vec<i64>,
     rows: Vec<Vec<i128>>,
@@ -103,7 +103,7 @@ impl AffineHull {
         is_full || point.len() > FEW || self.rest(point).iter().all(|&n| n == 0)
     }
 
-    /// What is left of the way from the origin to a point without those of the hull.
+    /// The vector from the origin to a point, reduced by those of the hull.
     fn rest(&self, point: &[i64]) -> Vec<i128> {
         let way = point.iter().zip(&self.origin).map(|(to, from)| *to as i128 - *from as i128);
         let way: Vec<i128> = way.map(|n| n.rem_euclid(PRIME)).collect();

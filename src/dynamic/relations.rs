@@ -1,4 +1,4 @@
-//! What the numbers of a trace are to one another, whatever its sizes: which of them are sizes or offsets, and which are sums or
+//! Relations between the numbers of a trace, whatever its sizes: which of them are sizes or offsets, and which are sums or
 //! products of others.
 
 use crate::number::{Number, Numbers};
@@ -8,7 +8,7 @@ use crate::symbolic::SMALLEST;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// What a number stands for.
+/// The meaning of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     Size,
@@ -19,20 +19,20 @@ pub enum Role {
 }
 
 impl Role {
-    /// The least number that is no special case: nor is what begins after the first element.
+    /// The least number that is not a special case: for offsets, any after the first element.
     pub fn least(self) -> i64 {
         if self == Role::Offset { 1 } else { SMALLEST }
     }
 }
 
-/// A number that is the sum of others, each so many times: their positions among the numbers of a trace.
+/// A number that is the sum of others, each times a factor: their positions among the numbers of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sum {
     pub whole: usize,
     pub parts: Vec<(i64, usize)>,
 }
 
-/// A number that is the product of others, so many times.
+/// A number that is the product of others and a factor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Product {
     pub whole: usize,
@@ -45,15 +45,15 @@ pub struct Relations {
     roles: Vec<Role>,
     sums: Vec<Sum>,
     products: Vec<Product>,
-    /// Sizes of operands from outside with which the same is done, as with the rows of each of many experts.
+    /// Sizes of operands from outside that are used alike, such as the rows of each of many experts.
     siblings: Vec<Vec<usize>>,
     /// For each offset, the strides of its view.
     steps: HashMap<usize, Vec<usize>>,
 }
 
 impl Relations {
-    /// Those that the trace's operations have: a concatenation adds up sizes, a slice begins where the one before it ends, slices
-    /// up to the end are all there is, bytes and strides are products of sizes.
+    /// Those that the trace's operations impose: a concatenation adds up sizes, a slice begins where the one before it ends,
+    /// slices up to the end make up the whole, bytes and strides are products of sizes.
     pub fn of(records: &Records) -> Relations {
         let mut positions = records.clone();
         let mut count = 0;
@@ -92,7 +92,7 @@ impl Relations {
         Relations { roles, sums, products, siblings, steps }
     }
 
-    /// What an offset goes by: the largest stride of its view, of those that never vary, that it is always a multiple of.
+    /// The step of an offset: the largest stride of its view that never varies and always divides it; 1 without one.
     pub fn step(&self, position: usize, examples: &[Vec<i64>]) -> i64 {
         let strides = self.steps.get(&position).into_iter().flatten();
         let is_step = |at: usize| {
@@ -103,7 +103,7 @@ impl Relations {
         strides.filter(|&&at| is_step(at)).map(|&at| examples[0][at]).max().unwrap_or(1)
     }
 
-    /// Sizes each of which varies for itself if some of them do.
+    /// Groups of sizes, each of which varies independently if some of them do.
     pub fn siblings(&self) -> impl Iterator<Item = &[usize]> {
         self.siblings.iter().map(Vec::as_slice)
     }
@@ -144,7 +144,7 @@ fn layouts(record: &Record) -> Vec<&Layout> {
     reads.chain(record.outs.iter().map(|out| &out.view.layout)).collect()
 }
 
-/// Strides each of which is what another dimension spans.
+/// Strides that equal the span of another dimension.
 fn strides(layout: &Layout, at: &Layout, products: &mut Vec<Product>) {
     let rank = layout.rank();
     for d in 0..rank {
@@ -182,7 +182,7 @@ fn concatenations<'a>(records: &'a Records, positions: &'a Records, sums: &mut V
     }
 }
 
-/// The same dimension of operands of one type that the same operators read.
+/// Groups of sizes: the same dimension of operands of one type that the same operators read.
 fn siblings(records: &Records, positions: &Records) -> Vec<Vec<usize>> {
     let mut uses: Vec<Vec<(Operator, usize)>> = vec![Vec::new(); records.values.len()];
     for record in &records.records {
@@ -204,7 +204,7 @@ fn siblings(records: &Records, positions: &Records) -> Vec<Vec<usize>> {
     groups
 }
 
-/// A slice that is the rest of a value begins where that many elements are left.
+/// A slice of the rest of a value begins where that many elements are left.
 fn rests(view: &View, at: &View, whole: (&[i64], &[i64]), sums: &mut Vec<Sum>) {
     let layout = &view.layout;
     for (e, stride) in contiguous_strides(whole.0).into_iter().enumerate() {
@@ -220,7 +220,7 @@ fn rests(view: &View, at: &View, whole: (&[i64], &[i64]), sums: &mut Vec<Sum>) {
     }
 }
 
-/// Slices of a value that follow one another; where they reach from its begin to its end, their sizes add up to its own.
+/// Slices of a value that follow one another; if they reach from its start to its end, their sizes add up to its own.
 fn slices(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
     let mut of_values: Vec<Vec<(&View, &View)>> = vec![Vec::new(); records.values.len()];
     for (record, position) in records.records.iter().zip(&positions.records) {
@@ -233,14 +233,14 @@ fn slices(records: &Records, positions: &Records, sums: &mut Vec<Sum>) {
         }
     }
     for (value, mut views) in of_values.into_iter().enumerate() {
-        // What is read as a whole, too, comes before its slices.
+        // A view of the whole value comes before its slices.
         views.sort_by_key(|(view, _)| {
             let layout = &view.layout;
             (layout.strides.clone(), layout.offset, Reverse(layout.sizes.clone()))
         });
         let whole = (&records.values[value].format.sizes, &positions.values[value].format.sizes);
         views.iter().for_each(|(view, at)| rests(view, at, (whole.0, whole.1), sums));
-        // Sizes of slices from the begin on, and along which dimension.
+        // The dimension along which slices follow one another, and their sizes from the start on.
         let mut run: Option<(usize, Vec<(i64, usize)>)> = None;
         for pair in views.windows(2) {
             let [(view, at), (next, next_at)] = pair else { continue };

@@ -1,9 +1,9 @@
-//! Points at which a family is planned: of a few symbols, and of many.
+//! Points at which a family is planned: for a few symbols, and for many.
 
 use super::symbol_map::SymbolMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Sizes up to so many times that of the trace in hand are tried.
+/// Sizes up to this many times that of the trace in hand are tried.
 pub const FARTHER: i64 = 8;
 
 /// The smallest and the largest values of each symbol.
@@ -14,7 +14,8 @@ pub fn border(points: &[Vec<i64>]) -> (Vec<i64>, Vec<i64>) {
     (of(i64::min), of(i64::max))
 }
 
-/// Whether two sizes that follow each other agree, for every symbol that varies: else it may be every other one only.
+/// Whether two of the points have consecutive values of each symbol that varies: else the plan might hold for every other size
+/// only.
 pub fn has_neighbours(symbol_map: &SymbolMap, base: &[i64], points: &[Vec<i64>]) -> bool {
     symbol_map.independent().all(|s| {
         let all_one = points.iter().all(|p| p[s] == base[s]);
@@ -28,7 +29,7 @@ pub fn with(point: &[i64], s: usize, value: i64) -> Vec<i64> {
     moved
 }
 
-/// Moves sizes of a point that are equal towards the base until they differ as there: equal ones may have a plan of their own.
+/// Moves equal sizes of a point towards the base until they differ as there: equal sizes may have a plan of their own.
 pub fn keep_apart(base: &[i64], point: &mut [i64]) {
     for s in 1..point.len() {
         while point[s] != base[s] && point[..s].contains(&point[s]) {
@@ -37,12 +38,12 @@ pub fn keep_apart(base: &[i64], point: &mut [i64]) {
     }
 }
 
-/// Half of the way from `near` to `far`, by ratio.
+/// Half of the way from `near` to `far`, geometrically.
 pub fn between(near: i64, far: i64) -> i64 {
     ((near as f64 * far as f64).sqrt().round() as i64).clamp(near.min(far), near.max(far))
 }
 
-/// Points that show what a number does in a box: its corners, neighbours (for what goes by steps), and the middle.
+/// Points that show how a number behaves in a box: its corners, neighbours (for numbers that go by steps), and the middle.
 pub fn inside(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
     let middle = |s: usize| between(lowest[s], highest[s]);
     let of = |f: &dyn Fn(usize) -> i64| (0..base.len()).map(f).collect::<Vec<i64>>();
@@ -66,16 +67,16 @@ pub fn inside(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
     points
 }
 
-/// How many points there are at each end of a box of many symbols, and within it.
+/// Number of points at each end of a box of many symbols, and within it.
 pub const AT_ENDS: usize = 4;
 const WITHIN: u64 = 8;
 
-/// A number below `count` for each of so many symbols, another one in each turn: sizes that are equal may have a plan of their own.
+/// A number below `count` for each of `count` symbols, another one in each turn: equal sizes may have a plan of their own.
 pub fn turned(s: usize, turn: usize, count: usize) -> i64 {
     ((s + turn * count.div_ceil(AT_ENDS)) % count) as i64
 }
 
-/// Points of a box of many symbols: its ends, and some in which each symbol is somewhere else.
+/// Points of a box of many symbols: its ends, and some in which every symbol is drawn at random.
 pub fn scattered(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
     let count = base.len();
     let of = |f: &dyn Fn(usize) -> i64| -> Vec<i64> {

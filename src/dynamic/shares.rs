@@ -1,24 +1,24 @@
-//! Points of sizes that are parts of a whole, as the tokens that each of many experts gets: what one has more, others have less.
+//! Points of sizes that are parts of a whole, as the tokens that each of many experts gets: if one has more, others have less.
 
 use super::sampling::FARTHER;
 use super::symbol_map::SymbolMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// In so many points all parts have something.
+/// Number of points in which all parts have something.
 const DRAWN: u64 = 8;
-/// In so many points some parts have nearly all; where there are not more parts, each has in one of them.
+/// Maximum number of points in which some parts have nearly all; if there are not more parts, each of them has in one point.
 const TURNS: usize = 8;
-/// A weight is below.
+/// Drawn weights are below.
 const WEIGHTS: u64 = 1000;
 
-/// Points at which the parts of each whole are very different ones; nearer to `base` by half for each time that it is `shrunk`.
+/// Points at which the parts of each whole are very different; half as far from `base` for each time that it is `shrunk`.
 /// `None` beyond 64 bits.
 pub fn points(symbol_map: &SymbolMap, base: &[i64], shrunk: u32) -> Option<Vec<Vec<i64>>> {
     let all_one_more = (0..base.len()).map(|s| base[s] + 1).collect();
     let mut points = vec![base.to_vec(), settled(symbol_map, all_one_more)?];
     let turns = base.len().min(TURNS);
     for turn in 0..turns {
-        // Some have much more than the others, which are as small as they can be without being equal.
+        // Some have much more than the others, which are as small as possible without being equal.
         let weight = |s: usize| if s % turns == (turn + 1) % turns { WEIGHTS } else { 0 };
         points.push(point(symbol_map, base, (shrunk, turn), &weight)?);
     }
@@ -43,7 +43,7 @@ fn point(
     let remainders: Vec<(usize, Vec<usize>)> = symbol_map.remainders().collect();
     let mut far = base.to_vec();
     let is_part = |s: usize| remainders.iter().any(|(_, parts)| parts.contains(&s));
-    // Sizes that are equal may have a plan of their own.
+    // Equal sizes may have a plan of their own.
     let count = base.len();
     let least = |s: usize| {
         let shift = turn * count.div_ceil(count.min(TURNS));
@@ -66,7 +66,7 @@ fn point(
     settled(symbol_map, near.collect())
 }
 
-/// So much of a number as a weight is of all.
+/// The share of a number that a weight has of all.
 fn of(number: i64, weight: u64, weights: u64) -> i64 {
     (number as i128 * weight as i128 / weights as i128) as i64
 }

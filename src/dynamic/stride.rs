@@ -1,4 +1,4 @@
-//! Sizes that change evenly, as those of a cache of keys and values that grows by a token at a time.
+//! Sizes that change evenly, as those of a cache of keys and values that grows by one token at a time.
 
 /// Watches the sizes of the traces that run one after the other.
 #[derive(Default)]
@@ -8,7 +8,7 @@ pub struct StrideDetector {
 }
 
 impl StrideDetector {
-    /// Takes the sizes of a trace. Those of the one after the next, if this step was the same as the one before.
+    /// Takes the sizes of a trace. Returns those of the trace after the next one, if this step equals the one before.
     pub fn ahead(&mut self, point: &[i64]) -> Option<Vec<i64>> {
         let last = std::mem::replace(&mut self.last, point.to_vec());
         let stride: Vec<i64> = point.iter().zip(&last).map(|(n, last)| n - last).collect();

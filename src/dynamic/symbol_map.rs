@@ -11,11 +11,11 @@ use std::collections::{HashMap, HashSet};
 /// A trace's numbers as polynomials in its symbols.
 #[derive(Clone, PartialEq)]
 pub struct SymbolMap {
-    /// For each symbol, where among the numbers it stands.
+    /// For each symbol, its position among the numbers.
     symbols: Vec<usize>,
-    /// For each symbol, how many of what the number there says one of it is: a slice of rows begins at a multiple of a row.
+    /// For each symbol, the step of the number at its position: a slice of rows begins at a multiple of a row.
     steps: Vec<i64>,
-    /// For each symbol, whether it is a place in memory, which ends where the memory does.
+    /// For each symbol, whether it is an offset, which is bounded by the memory.
     offsets: Vec<bool>,
     /// For each symbol, the value below which a trace is a special case.
     least: Vec<i64>,
@@ -23,24 +23,24 @@ pub struct SymbolMap {
     follows: Vec<Option<Follows>>,
     /// The numbers that do not vary; 0 for the others.
     constants: Vec<i64>,
-    /// The numbers that do.
+    /// The numbers that vary: positions and polynomials.
     varying: Vec<(usize, Poly)>,
 }
 
-/// What makes a symbol of others.
+/// How a symbol follows from others.
 #[derive(Clone, PartialEq)]
 enum Follows {
     Floor(usize, Floor),
-    /// What the other parts leave of a whole: of symbols that are settled before it.
+    /// The remainder of a whole without the other parts: of symbols that are settled before it.
     Remainder(Poly),
-    /// Nothing: it is always this.
+    /// From none: it is always this value.
     Fixed(i64),
 }
 
 impl SymbolMap {
-    /// From the numbers of traces of one structure, the likeliest first: of a few sizes; of many, with those that are the same in
-    /// all traces where other parts of the same whole, or siblings, are not; without these; without the traces in which a size is
-    /// too small to say how others follow from it (a slice that begins at 0). None when too few traces are left, or no sizes
+    /// The maps that explain traces of one structure, the likeliest first: of a few sizes; of many, with those that are the same
+    /// in all traces where other parts of the same whole, or siblings, are not; without these; without the traces in which a size
+    /// is too small to show how others follow from it (a slice that begins at 0). Empty if too few traces are left, or no sizes
     /// explain them.
     pub fn candidates(examples: &[Vec<i64>], relations: &Relations) -> Vec<SymbolMap> {
         let mut found: Vec<SymbolMap> = Vec::new();
@@ -57,14 +57,14 @@ impl SymbolMap {
         }
         let has_siblings = || !FittedNumbers::new(examples).siblings(relations).is_empty();
         if examples.len() < ENOUGH || has_siblings() {
-            // That sizes follow from each other in two traces, or many in some more, may be chance: first those that vary each
-            // for itself, of which there are no programs if they do not.
+            // That sizes follow from each other in two traces, or many in some more, may be chance: maps whose sizes vary
+            // independently come first, for which no programs exist if the sizes do not.
             found.sort_by_key(|one| Reverse(one.independent().count()));
         }
         found
     }
 
-    /// The likeliest of a few sizes or of many, with symbols that vary each for itself only.
+    /// The likeliest map of a few sizes or of many, with symbols that all vary independently.
     pub fn without_floors(examples: &[Vec<i64>]) -> Option<SymbolMap> {
         let none = Relations::default();
         [Basis::few(), Basis::many(false, false)]
@@ -88,7 +88,7 @@ impl SymbolMap {
         None
     }
 
-    /// From all of these. Errors: where a symbol would be too small in one of them, and how large it has to be.
+    /// Fits all of these. Errors: the position of a symbol that would be too small in one of them, and its least value.
     fn fitted(
         examples: &[Vec<i64>],
         relations: &Relations,
@@ -139,7 +139,7 @@ impl SymbolMap {
                         basis.know(Poly::symbol(symbol_map.symbols() - 1), &list)
                     }
                     Some((sum, _)) => basis.know(sum, &list),
-                    // That a part is what a line makes of another part is chance.
+                    // A part is on a line with another part by chance only.
                     None => match basis.fit(&list, role).filter(|_| !parts.contains(&list)) {
                         Some(poly) => basis.know(poly, &list),
                         None => {
@@ -176,7 +176,7 @@ impl SymbolMap {
         self.follows.push(follows);
     }
 
-    /// Which symbol the number at `at` follows from by a division, and notes which of them follow from it.
+    /// The symbol from which the number at `at` follows by a division; also notes which symbols follow from that number.
     fn floor(&mut self, known: &FittedNumbers, at: usize, floors: bool) -> Option<Follows> {
         let (new, list) = (self.symbols.len(), known.values(at));
         for s in (0..new).filter(|&s| floors && self.steps[s] == 1) {
@@ -202,7 +202,7 @@ impl SymbolMap {
         (0..self.symbols.len()).filter(|&s| self.follows[s].is_none())
     }
 
-    /// The value below which a trace is a special case, of a symbol.
+    /// The value of a symbol below which a trace is a special case.
     pub fn least(&self, s: usize) -> i64 {
         self.least[s]
     }
@@ -211,7 +211,7 @@ impl SymbolMap {
         self.offsets[s]
     }
 
-    /// The symbols that are what others leave of a whole, each with these others.
+    /// The symbols that are the remainder of a whole, each with the independent other parts.
     pub fn remainders(&self) -> impl Iterator<Item = (usize, Vec<usize>)> + '_ {
         self.follows.iter().enumerate().filter_map(|(s, follows)| match follows {
             Some(Follows::Remainder(poly)) => {
@@ -222,7 +222,7 @@ impl SymbolMap {
         })
     }
 
-    /// Gives the symbols that follow from others the values that do. `None` beyond 64 bits.
+    /// Sets the symbols that follow from others. `None` beyond 64 bits.
     pub fn settle(&self, point: &mut [i64]) -> Option<()> {
         let is_fixed = |&s: &usize| matches!(self.follows[s], Some(Follows::Fixed(_)));
         let (fixed, others): (Vec<usize>, Vec<usize>) = (0..point.len()).partition(is_fixed);
@@ -241,12 +241,12 @@ impl SymbolMap {
         }
     }
 
-    /// Whether its sizes vary each for itself.
+    /// Whether more of its sizes vary than may be related in any way.
     pub fn has_many(&self) -> bool {
         self.independent().count() > FEW
     }
 
-    /// What finds numbers of plans at these points, of which the first `general` are no special cases.
+    /// The fitter for numbers of plans at these points, of which the first `general` are not special cases.
     pub fn fitter(&self, points: &[Vec<i64>], general: usize, spare: usize) -> Box<dyn Fit> {
         if self.symbols.len() <= FEW {
             return Box::new(Fitter::new(points, general, spare));
@@ -267,14 +267,14 @@ impl SymbolMap {
         Box::new(lines)
     }
 
-    /// Which symbol a size in a trace is, or is but for a constant, and that constant: `T + 1` is `T` and 1.
+    /// The symbol that a size in a trace equals up to a constant, and that constant: `T + 1` is `T` and 1.
     pub fn symbol_of(&self, numbers: &[i64], size: i64) -> Option<(usize, i64)> {
         let at =
             |(at, poly): &(usize, Poly)| (numbers[*at] == size).then(|| poly.as_symbol()).flatten();
         self.varying.iter().find_map(at)
     }
 
-    /// The symbols' values in a trace; `None` if one of its numbers is not what follows from them.
+    /// The symbols' values in a trace; `None` if one of its numbers does not follow from them.
     pub fn bind(&self, numbers: &[i64]) -> Option<Vec<i64>> {
         let point = self.point(numbers);
         let mut settled = point.clone();
@@ -291,13 +291,13 @@ impl SymbolMap {
     }
 
     /// The map for a trace, and its point, if its numbers follow from its symbols: where some of these are so small that it is a
-    /// special case, the map of those traces in which they are just as small.
+    /// special case, the map of the traces in which they are just as small.
     pub fn of_case(&self, numbers: &[i64]) -> Option<(SymbolMap, Vec<i64>)> {
         let point = self.bind(numbers)?;
         let mut case = self.clone();
         for s in (0..point.len()).filter(|&s| point[s] < self.least[s]) {
             if let Some(Follows::Remainder(rest)) = &case.follows[s] {
-                // Another part is what the others leave, then.
+                // Then another part is the remainder.
                 let part = rest.subtracted().find(|&p| case.varies_alone(p, &point))?;
                 let left = rest.plus(&Poly::symbol(part))?.line(1, -point[s])?;
                 let is_settled =
@@ -317,7 +317,7 @@ impl SymbolMap {
         self.follows[s].is_none() && point[s] >= self.least[s]
     }
 
-    /// As [`SymbolMap::bind`], but `None` where a symbol is so small that the trace is a special case.
+    /// [`SymbolMap::bind`], but `None` if a symbol is so small that the trace is a special case.
     pub fn bind_general(&self, numbers: &[i64]) -> Option<Vec<i64>> {
         let is_large =
             |point: &Vec<i64>| point.iter().zip(&self.least).all(|(n, least)| n >= least);

@@ -7,19 +7,19 @@ use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::symbolic::{Datum, Expr};
 use std::collections::HashMap;
 
-/// The plan of a family between two points, borders included.
+/// The plan of a family between two points, both included.
 pub struct Template {
     pub lowest: Vec<i64>,
     pub highest: Vec<i64>,
     pub proved: Proved,
     pub unplaced: UnplacedPlan,
     pub decisions: PlanDecisions,
-    /// Which of the plan's numbers vary.
+    /// The plan's numbers that vary, by position.
     pub varying: Vec<(usize, Expr)>,
 }
 
 impl Template {
-    /// How many its plan has.
+    /// Number of steps in its plan.
     pub fn steps(&self) -> usize {
         self.unplaced.steps().len()
     }
@@ -51,8 +51,8 @@ impl Template {
     }
 }
 
-/// The plan with zeros for its numbers, and these. Its values are numbered as they come: a window of a tensor may be another number
-/// of nodes from place to place.
+/// The plan with zeros for its numbers, and the numbers. Its values are numbered in order of appearance: a window of a tensor may
+/// take another number of nodes at another place.
 pub fn taken_apart(mut unplaced: UnplacedPlan) -> (UnplacedPlan, Option<Vec<Datum>>) {
     let mut numbers = Some(Vec::new());
     unplaced.numbers(&mut |number| {
@@ -81,7 +81,7 @@ pub fn taken_apart(mut unplaced: UnplacedPlan) -> (UnplacedPlan, Option<Vec<Datu
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Equal,
-    /// The same kernels in the same order: one of the plans is wrong.
+    /// The same kernels in the same order, with other numbers: one of the plans is wrong.
     OtherNumbers,
     OtherKernels,
 }

@@ -1,5 +1,5 @@
 //! Adjoints of collectives, which are collectives. The loss is the sum of the losses of all ranks: so every rank gets the
-//! derivative of all of them with respect to its own tensors, and all ranks take the same gradients in the same order.
+//! derivative of this sum with respect to its own tensors, and all ranks take the same gradients in the same order.
 
 use super::{Flow, Step, refused};
 use crate::error::{Code, Error, Result};
@@ -11,15 +11,15 @@ use crate::op::{Op, Ty};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// The tokens of communicators, as the collectives of a gradient take and give them.
+/// The tokens of communicators, which the collectives of a gradient take and return.
 pub struct Tokens<'m> {
     now: RefCell<Vec<V<'m>>>,
-    /// Which of them a collective of the graph has gone by.
+    /// Index of the token of each collective of the graph.
     of: HashMap<NodeId, usize>,
 }
 
 impl<'m> Tokens<'m> {
-    /// `now`: what the last collectives gave.
+    /// `now` are the tokens that the last collectives returned.
     pub fn new(math: &'m Math, now: Vec<V<'m>>) -> Tokens<'m> {
         let mut of = HashMap::new();
         for (n, token) in now.iter().enumerate() {
@@ -31,7 +31,7 @@ impl<'m> Tokens<'m> {
                     at = match node.op {
                         Op::Host if collective::of(&node.attrs).is_some() => {
                             of.insert(id, n);
-                            // Before the last, this rank.
+                            // The operand before the last is the token; the last is this rank.
                             node.inputs.iter().rev().nth(1).copied()
                         }
                         Op::Reshape => node.inputs.first().copied(),
@@ -53,7 +53,7 @@ fn run<'m>(s: &Step<'m, '_>, kind: Kind, how: &str, x: V<'m>, result: Ty) -> Res
     run_by(s, kind, Arg::Int(how), x, result)
 }
 
-/// The collective `kind` of `x`, by the communicator and after all collectives of the node that `s` goes back by.
+/// The collective `kind` of `x`, on the communicator of the node that `s` goes back through, and after all its collectives.
 fn run_by<'m>(s: &Step<'m, '_>, kind: Kind, how: NodeArg, x: V<'m>, result: Ty) -> Result<V<'m>> {
     let Some(&n) = s.tokens.of.get(&s.id) else {
         let message = "gradients by way of collectives are taken by torchacc_grad";
@@ -66,14 +66,14 @@ fn run_by<'m>(s: &Step<'m, '_>, kind: Kind, how: NodeArg, x: V<'m>, result: Ty) 
     Ok(made[0])
 }
 
-/// Of `Op::Host`: a collective is linear but for products and extremes; other CPU fallbacks have no gradient.
+/// Rule of `Op::Host`: collectives are linear except for products and extremes; other CPU fallbacks have no gradient.
 pub fn adjoint<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let mut found = vec![None; s.x.len()];
     let Some((kind, numbers)) = collective::of(&s.attrs) else {
         return Err(s.math.graph(|graph| refused(graph, s.id)));
     };
     let how = numbers[0];
-    // Of tokens the loss depends in no way that counts.
+    // The loss does not depend on tokens in a way that counts.
     if kind == Kind::Receive || !s.wanted[0] || s.cotangents[0].is_none() {
         return Ok(found);
     }

@@ -1,4 +1,4 @@
-//! Rules of products and windows. All are linear in each operand, so their rules are each other.
+//! Rules of products and windows. All are linear in each operand, so they are each other's rules.
 
 use super::{Flow, Step};
 use crate::graph::math::V;
@@ -13,7 +13,7 @@ pub fn matmul<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![along_a, along_b])
 }
 
-/// Each form's gradients are the two forms.
+/// The gradients of either form are one product of each form.
 pub fn grouped_matmul<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (a, b, ends, dy) = (s.x[0], s.x[1], s.x[2], s.dy());
     let turned = |v: V<'m>| v.swap(v.rank() - 2, v.rank() - 1);
@@ -25,7 +25,7 @@ pub fn grouped_matmul<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![along_a, along_b, None])
 }
 
-/// The matrix is symmetric, and its conjugate is the other direction's.
+/// The matrix of a transform is symmetric, and its conjugate is that of the other direction.
 pub fn fft<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(s.math.op(
         Op::Fft,
@@ -34,13 +34,13 @@ pub fn fft<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     ))])
 }
 
-/// The attributes of a primitive that makes an array of spatial sizes `of`: these, then the others.
+/// Attributes of a primitive whose result has the spatial sizes of `of`: these, then the others.
 fn with_sizes(of: V, rest: &[Attr]) -> Attrs {
     let sizes = Attr::Ints(of.sizes()[2..].into());
     [sizes].into_iter().chain(rest.iter().cloned()).collect()
 }
 
-/// What `v` has within the sizes of `like`, which may end before it.
+/// `v` cut to the sizes of `like`, which may end before it.
 fn cut_to<'m>(v: V<'m>, like: V<'m>) -> V<'m> {
     let rank = v.rank();
     v.slice(&Dims::from_elem(0, rank), &like.sizes(), &Dims::from_elem(1, rank))
@@ -53,7 +53,7 @@ pub fn conv<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![s.of(0, dx), s.of(1, dw)])
 }
 
-/// Of `(dy, w)` → `dx`.
+/// Rule of `(dy, w)` → `dx`.
 pub fn conv_grad_input<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (dy, w, g) = (s.x[0], s.x[1], s.dy());
     let rest = &s.attrs[1..];
@@ -62,7 +62,7 @@ pub fn conv_grad_input<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![s.of(0, along_dy), s.of(1, along_w)])
 }
 
-/// Of `(dy, x)` → `dw`.
+/// Rule of `(dy, x)` → `dw`.
 pub fn conv_grad_weight<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (dy, x, g) = (s.x[0], s.x[1], s.dy());
     let rest = &s.attrs[1..];

@@ -1,4 +1,4 @@
-//! Rules of indexing: what is read somewhere is added there, and the other way round. Sums of half types are taken in f32.
+//! Rules of indexing: a read at a place becomes an addition there, and the other way round. Sums of half types are in f32.
 
 use super::{Flow, Step};
 use crate::dtype::DType;
@@ -9,14 +9,14 @@ use crate::op::{Attr, Attrs, Op};
 use crate::shape::{Dims, numel};
 use smallvec::smallvec;
 
-/// `make`s a sum onto zeros of the sizes of `x`, of the cotangent.
+/// The sum that `make` adds of the cotangent onto zeros of the sizes of `x`.
 fn summed<'m>(s: &Step<'m, '_>, x: V<'m>, make: impl FnOnce(V<'m>, V<'m>) -> V<'m>) -> V<'m> {
     let compute = wide(x.dtype());
     let zeros = s.math.zeros(compute, &x.sizes());
     make(zeros, s.dy().cast(compute)).cast(x.dtype())
 }
 
-/// The rows of `x` along `axis`, added at a list of indices.
+/// The cotangent's rows along `axis`, added at a list of indices.
 pub fn take<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, index, axis) = (s.x[0], s.x[1], s.int(0) as usize);
     let n = numel(&index.sizes());
@@ -38,8 +38,8 @@ fn scattered(axis: &Attr, how: Reduction) -> Attrs {
     smallvec![axis.clone(), how.attr()]
 }
 
-/// One element of each row (a class of each sample) by comparison: pointwise, so that it goes into one kernel with what
-/// follows.
+/// The gradient of one element of each row (a class of each sample) is made by comparison: pointwise, so that it fuses with
+/// its users.
 pub fn gather<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, index, axis) = (s.x[0], s.x[1], s.int(0) as usize);
     let mut column = x.sizes();
@@ -56,7 +56,7 @@ pub fn gather<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(dx), None])
 }
 
-/// What is written over has no cotangent; of several that are written to one place each has all of it, as in PyTorch.
+/// Overwritten elements have no cotangent; each of several written to one place has all of it, as in PyTorch.
 pub fn scatter<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (index, x, dy) = (s.x[1], s.x[2], s.dy());
     let how = Reduction::of(&s.attrs);
@@ -75,17 +75,17 @@ pub fn scatter<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![base, None, s.of(2, || read(s, dy))])
 }
 
-/// The elements of `v` where the elements of a scatter go.
+/// The elements of `v` at the places of a scatter's elements.
 fn read<'m>(s: &Step<'m, '_>, v: V<'m>) -> V<'m> {
     s.math.op(Op::Gather, &[v, s.x[1]], smallvec![s.attrs[0].clone()])
 }
 
-/// `base` with `x` scattered as a scatter's elements are.
+/// `base` with `x` scattered to the places of a scatter's elements.
 fn again<'m>(s: &Step<'m, '_>, [base, x]: [V<'m>; 2], how: Reduction) -> V<'m> {
     s.math.op(Op::Scatter, &[base, s.x[1], x], scattered(&s.attrs[0], how))
 }
 
-/// Each factor has the product of the others: the product divided by it, or, if it alone is 0, the product without it.
+/// A factor's slope is the product of the others: the whole product divided by it, or, if it alone is 0, that without it.
 fn product<'m>(s: &Step<'m, '_>) -> Vec<Option<V<'m>>> {
     let (base, x, y, dy) = (s.x[0], s.x[2], s.y[0], s.dy());
     let of_base = s.of(0, || {
@@ -106,7 +106,7 @@ fn product<'m>(s: &Step<'m, '_>) -> Vec<Option<V<'m>>> {
     vec![of_base, None, of_x]
 }
 
-/// All that are the extreme share its cotangent evenly, as in PyTorch.
+/// All elements equal to the extreme share its cotangent evenly, as in PyTorch.
 fn extreme<'m>(s: &Step<'m, '_>) -> Vec<Option<V<'m>>> {
     let (base, x, y) = (s.x[0], s.x[2], s.y[0]);
     let compute = wide(base.dtype());
@@ -117,7 +117,7 @@ fn extreme<'m>(s: &Step<'m, '_>) -> Vec<Option<V<'m>>> {
     vec![of_base, None, of_x]
 }
 
-/// To where the elements were.
+/// Scatters the cotangent to the places of the elements.
 pub fn top_k<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let zeros = s.math.zeros(s.x[0].dtype(), &s.x[0].sizes());
     let operands = [zeros, s.y[1], s.dy()];
@@ -129,8 +129,8 @@ pub fn max_pool<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(of_max_pool([s.dy(), s.y[1]], &s.x[0].sizes()[2..], lists))])
 }
 
-/// The gradient of maxima of windows over `spatial`: of `dy` and where they were, `[n, c, s…]`. A
-/// window that meets padding only may have its place beyond the plane: nothing has its gradient.
+/// The gradient of maxima of windows over `spatial`, from `dy` and the places of the maxima, `[n, c, s…]`. The place of a
+/// window that meets padding only may be beyond the plane: its gradient is dropped.
 pub fn of_max_pool<'m>(
     [dy, index]: [V<'m>; 2],
     spatial: &[i64],

@@ -1,10 +1,10 @@
 //! Gradients: reverse mode over the graph under construction, one rule per primitive.
 //!
-//! **Invariant:** touches builder calls only. Every [`Op`] has a rule in [`table`], or is said to let no gradient through,
-//! or to have none; a rule expresses the gradient in primitives, so gradients have gradients.
+//! **Invariant:** touches builder calls only. Every [`Op`] has a rule in [`table`], or is declared to stop gradients or to
+//! have none; a rule expresses the gradient in primitives, so gradients have gradients.
 //!
 //! A *cotangent* of a value is the derivative of the loss with respect to it: same dtype, same sizes. Where a function has
-//! a kink the rules take PyTorch's side (`abs` at 0: 0; equal operands of `max`: half each; equal maxima: equal shares).
+//! a kink the rules choose as PyTorch does (`abs` at 0: 0; equal operands of `max`: half each; equal maxima: equal shares).
 
 mod collective;
 mod contraction;
@@ -28,7 +28,7 @@ pub use index::of_max_pool;
 pub use reduce::{of_cumprod, of_prod, places_of_cummax};
 use table::{Rule, rule};
 
-/// A node whose results have cotangents, and what its rule may use.
+/// A node whose results have cotangents, and all that its rule may use.
 struct Step<'m, 's> {
     math: &'m Math,
     id: NodeId,
@@ -43,7 +43,7 @@ struct Step<'m, 's> {
     wanted: Vec<bool>,
 }
 
-/// Cotangents of a node's operands, as far as there are any.
+/// Cotangents of a node's operands, where there are any.
 type Flow<'m> = Result<Vec<Option<V<'m>>>>;
 
 impl<'m> Step<'m, '_> {
@@ -72,12 +72,12 @@ impl<'m> Step<'m, '_> {
     }
 }
 
-/// The derivatives of `loss`, one float, with respect to `wrt`, floats: of the same types. Zeros for what the loss does
-/// not depend on. Two of `wrt` that are to be distinguished must be two nodes ([`Op::Mark`]). `tokens` are those of
-/// communicators, after the last collectives; they come back as they are after the gradient's own.
+/// The derivatives of `loss`, one float, with respect to the floats `wrt`, in their types; zeros where the loss does not
+/// depend on one. Two of `wrt` that are to be distinguished must be two nodes ([`Op::Mark`]). `tokens` are those of
+/// communicators after the last collectives; they are returned as they are after the gradient's own.
 ///
 /// Errors: `InvalidArgument` for a loss or a `wrt` of another type; `Unsupported`, at the node's site, when the loss depends
-/// on one of `wrt` by way of an operation that has no gradient.
+/// on one of `wrt` through an operation that has no gradient.
 pub fn gradients<'m>(
     math: &'m Math,
     loss: V<'m>,
@@ -129,7 +129,7 @@ fn added<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     if a.dtype().is_complex() { (a.pairs() + b.pairs()).paired() } else { a + b }
 }
 
-/// Of the values made up to node `last`, those that change with `wrt` in a way that a gradient knows of.
+/// Whether each value up to node `last` depends on `wrt` in a way that gradients follow.
 fn varying(graph: &Graph, last: NodeId, wrt: &[V]) -> Vec<bool> {
     let mut varies: Vec<bool> = Vec::new();
     for node in &graph.nodes[..=last.0 as usize] {
@@ -146,7 +146,7 @@ fn varying(graph: &Graph, last: NodeId, wrt: &[V]) -> Vec<bool> {
     varies
 }
 
-/// The operation of a node, if the loss depends by way of it on something asked for.
+/// The operation of a node, if the loss depends through it on one of `wrt`.
 fn reached(graph: &Graph, id: NodeId, varies: &[bool], cotangents: &[Option<V>]) -> Option<Op> {
     let node = graph.node(id);
     let has_cotangent = node.outputs().any(|v| cotangents[v.0 as usize].is_some());

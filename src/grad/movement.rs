@@ -14,7 +14,7 @@ pub fn transpose<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(s.dy().transpose(&back))])
 }
 
-/// A complex number has the derivatives of its parts, as a pair; other bytes have none.
+/// A complex number has the derivatives of its parts, as a pair; other bitcasts have no gradient.
 pub fn bitcast<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (from, to) = (s.x[0].dtype(), s.y[0].dtype());
     if from.part() == Some(to) || to.part() == Some(from) {
@@ -23,7 +23,7 @@ pub fn bitcast<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Err(s.math.graph(|graph| refused(graph, s.id)))
 }
 
-/// Sums over what was repeated.
+/// Sums over the repeated dimensions.
 pub fn broadcast<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let from = s.x[0].sizes();
     let to = s.ints(0);
@@ -36,7 +36,7 @@ pub fn broadcast<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(sums.reshape(&from))])
 }
 
-/// Zeros around. Dense slices are joined with them, which costs nothing where it is read again.
+/// The cotangent with zeros around it. A dense slice is joined with them, which costs nothing where the result is sliced again.
 pub fn slice<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let full = s.x[0].sizes();
     let (starts, sizes, steps) = (s.ints(0), s.ints(1), s.ints(2));
@@ -85,7 +85,7 @@ fn layout_of(s: &Step) -> Layout {
     Layout { sizes: s.ints(0).into(), strides: s.ints(1).into(), offset: s.int(2) }
 }
 
-/// Whether a layout may name an element twice. Of nested dimensions, each as long as all within it, none does.
+/// Whether a layout may name an element twice. It names none twice if each stride is beyond the reach of all smaller ones.
 fn may_overlap(layout: &Layout) -> bool {
     let dims = layout.sizes.iter().zip(&layout.strides).filter(|dim| *dim.0 != 1);
     let mut dims: Vec<(i64, i64)> = dims.map(|(&size, &stride)| (stride, size)).collect();
@@ -100,7 +100,7 @@ fn may_overlap(layout: &Layout) -> bool {
     false
 }
 
-/// An element that the view shows several times adds up what it has of each.
+/// An element that the view shows several times gets the sum of their cotangents.
 pub fn as_strided<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, dy, layout) = (s.x[0], s.dy(), layout_of(s));
     let full = x.sizes();
@@ -119,7 +119,7 @@ pub fn as_strided<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(added.cast(x.dtype()).reshape(&full))])
 }
 
-/// What was written over has no cotangent.
+/// Overwritten elements have no cotangent.
 pub fn as_strided_scatter<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, dy, layout) = (s.x[1], s.dy(), layout_of(s));
     if may_overlap(&layout) {

@@ -12,7 +12,7 @@ fn along_row(v: V) -> V {
     v.reduce(Op::Sum, &[v.rank() as i64 - 1], true)
 }
 
-/// Of x → its maximum t and log(sum(exp(x - t))), of which only the sum is smooth.
+/// Rule of x → its maximum t and log(sum(exp(x - t))), of which only the sum is smooth.
 pub fn log_sum_exp<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let dtype = s.y[0].dtype();
     let x = s.x[0].cast(dtype);
@@ -26,7 +26,7 @@ pub fn log_sum_exp<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(dx.cast(s.x[0].dtype()))])
 }
 
-/// Of `(g, y)` → (g - sum(g y)) y.
+/// Rule of `(g, y)` → (g - sum(g y)) y.
 pub fn softmax_grad<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let dtype = s.x[0].dtype();
     let along_g = s.of(0, || s.dy().binary(Op::SoftmaxGrad, s.x[1]));
@@ -37,7 +37,7 @@ pub fn softmax_grad<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![along_g, along_y])
 }
 
-/// Of `(g, y)` → g - exp(y) sum(g).
+/// Rule of `(g, y)` → g - exp(y) sum(g).
 pub fn log_softmax_grad<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let dtype = s.x[0].dtype();
     let [g, y, c] = [s.x[0], s.x[1], s.dy()].map(|v| v.cast(wide(dtype)));
@@ -47,7 +47,7 @@ pub fn log_softmax_grad<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![along_g, along_y])
 }
 
-/// What a row's mean and reciprocal deviation add to the cotangent of a normalised row.
+/// The part of a normalised row's cotangent that comes through its mean and reciprocal deviation.
 fn through_statistics<'m>(s: &Step<'m, '_>, mean: Option<usize>, rstd: usize) -> Option<V<'m>> {
     let x = s.x[0].cast(s.y[rstd].dtype());
     let columns = (x.sizes()[1] as f64).max(1.0);
@@ -62,7 +62,7 @@ fn through_statistics<'m>(s: &Step<'m, '_>, mean: Option<usize>, rstd: usize) ->
     parts.map(|part| part.broadcast(&x.sizes())).reduce(|a, b| a + b)
 }
 
-/// The cotangent of x, the second part of it if there is one, rounded together.
+/// The cotangent of x and a second part of it, if any, rounded together.
 fn together<'m>(dx: V<'m>, more: Option<V<'m>>) -> V<'m> {
     more.map_or(dx, |more| (dx.cast(more.dtype()) + more).cast(dx.dtype()))
 }
@@ -91,7 +91,7 @@ pub fn rms_norm<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(flow)
 }
 
-/// Of `(q, k, v, seed, offset, bias?)` → out, lse.
+/// Rule of `(q, k, v, seed, offset, bias?)` → out, lse.
 pub fn attention<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     if s.cotangents[1].is_some() || s.wanted.get(5).is_some_and(|&wanted| wanted) {
         let message = "attention has no gradient with respect to its mask, nor of its logsumexp; \

@@ -4,7 +4,7 @@ use super::{Flow, Step};
 use crate::graph::math::{V, wide};
 use crate::op::Op;
 
-/// `slope` of operand, result and cotangent: the operand's cotangent.
+/// The operand's cotangent: `slope` of operand, result and cotangent.
 pub fn unary<'m>(s: &Step<'m, '_>, slope: impl FnOnce(V<'m>, V<'m>, V<'m>) -> V<'m>) -> Flow<'m> {
     let dtype = s.x[0].dtype();
     let [x, y, dy] = [s.x[0], s.y[0], s.dy()].map(|v| v.cast(wide(dtype)));
@@ -21,7 +21,7 @@ pub fn binary<'m>(
     Ok(slopes([a, b], y, dy).map(|v| Some(v.cast(dtype))).into())
 }
 
-/// An exponent of 0 has no slope, even at 0; nor has a base of 0 under an exponent that is not negative.
+/// Under an exponent of 0 the base has no slope, even at 0; nor has an exponent that is not negative over a base of 0.
 pub fn pow<'m>([a, b]: [V<'m>; 2], y: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
     let none = dy.math().zeros(dy.dtype(), &dy.sizes());
     let along_base = b.eq(0.0).select(none, dy * (b * a.pow(b - 1.0)));
@@ -29,7 +29,7 @@ pub fn pow<'m>([a, b]: [V<'m>; 2], y: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
     [along_base, flat.select(none, dy * (y * a.log()))]
 }
 
-/// No direction has no slope.
+/// At the origin, which has no direction, there is no slope.
 pub fn atan2<'m>([a, b]: [V<'m>; 2], _: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
     let square = a * a + b * b;
     let none = dy.math().zeros(dy.dtype(), &dy.sizes());
@@ -37,12 +37,12 @@ pub fn atan2<'m>([a, b]: [V<'m>; 2], _: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
     [scale * b, -scale * a]
 }
 
-/// The operand that `wins` has the cotangent. Equal ones share it, also if one of them is a number
-/// that repeats: the graph does not tell a bound (relu) from an array that the user filled, so rows
-/// with bounds say themselves what moves at them.
+/// The operand that `wins` gets the cotangent. Equal ones share it, even if one of them is a repeated number: the graph does
+/// not distinguish a bound (relu) from an array that the user filled, so rows with bounds define the slope at these
+/// themselves.
 pub fn extreme<'m>(s: &Step<'m, '_>, wins: Op) -> Flow<'m> {
     let [a, b] = [s.x[0], s.x[1]];
-    // NaN neither wins nor loses: it passes everything on.
+    // NaN neither wins nor loses: the full cotangent passes.
     let share = |winner: V<'m>, loser: V<'m>, dy: V<'m>| {
         let kept = loser.binary(wins, winner).not().select(dy, 0.0);
         a.eq(b).select(dy * 0.5, kept)

@@ -23,9 +23,9 @@ pub fn prod<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(of_prod(s.x[0], s.dy(), s.ints(0), false))])
 }
 
-/// The gradient of a product over `axes`, which `dy` has not: the product of the others, that is the whole product divided by
-/// the element; where one element is 0, its alone is not 0, as far as all others are finite. PyTorch does not look at these if it
-/// multiplies all there is and several are 0.
+/// The gradient of a product over `axes`, which `dy` does not have: the product of the others, that is the whole product divided
+/// by the element; if one element is 0, only its gradient is not 0, as far as all others are finite. PyTorch does not check
+/// these if it multiplies all elements and several are 0.
 pub fn of_prod<'m>(x: V<'m>, dy: V<'m>, axes: &[i64], all_there_is: bool) -> V<'m> {
     let dtype = x.dtype();
     let compute = wide(dtype);
@@ -51,19 +51,19 @@ pub fn extreme<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(shares(x, restored(s, s.y[0]), s.ints(0)) * restored(s, s.dy()))])
 }
 
-/// For every element of `x`: 1 divided by the number of those that are `y` if it is one, else 0.
+/// For every element of `x`: 1 divided by the number of elements equal to `y` if it is one of them, else 0.
 pub fn shares<'m>(x: V<'m>, y: V<'m>, axes: &[i64]) -> V<'m> {
     let compute = wide(x.dtype());
     let is_chosen = x.eq(y).cast(compute);
     (is_chosen / is_chosen.reduce(Op::Sum, axes, true)).cast(x.dtype())
 }
 
-/// What is done with a value along an axis.
+/// Applies `op` along an axis.
 fn along(v: V<'_>, op: Op, axis: i64) -> V<'_> {
     v.math().op(op, &[v], smallvec![Attr::Int(axis)])
 }
 
-/// Sums from each element on.
+/// Sums from each element to the end.
 fn rest<'m>(v: V<'m>, axis: i64) -> V<'m> {
     let reversed = |v: V<'m>| {
         let size = v.sizes()[axis as usize];
@@ -82,8 +82,8 @@ pub fn cumprod<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(of_cumprod(s.x[0], s.dy(), s.int(0)))])
 }
 
-/// The gradient of a running product. Before the first 0 a product is divided by the element. It stands in all products from
-/// there on, which are those of the others where it is the only 0; elements after it move nothing.
+/// The gradient of a running product. Before the first 0, products are divided by the element. The first 0 is a factor of all
+/// products from there on, which become those of the others where it is the only 0; elements after it have no gradient.
 pub fn of_cumprod<'m>(x: V<'m>, dy: V<'m>, axis: i64) -> V<'m> {
     let dtype = x.dtype();
     let (x, dy) = (x.cast(wide(dtype)), dy.cast(wide(dtype)));
@@ -97,14 +97,14 @@ pub fn of_cumprod<'m>(x: V<'m>, dy: V<'m>, axis: i64) -> V<'m> {
     is_before.select(before, first).cast(dtype)
 }
 
-/// Where the largest so far is, the last of equals and of NaN: i64.
+/// The place (i64) of the largest element so far, the last of equals and of NaN.
 pub fn places_of_cummax<'m>(x: V<'m>, largest: V<'m>, axis: i64) -> V<'m> {
     let place = x.math().iota(&x.sizes(), axis as usize, DType::I64);
     let is_found = x.eq(largest).or(x.ne(x));
     along(is_found.select(place, 0.0), Op::CumMax, axis)
 }
 
-/// Of equals the last one moves.
+/// The last of equal elements gets the gradient.
 pub fn cummax<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (x, axis) = (s.x[0], s.int(0));
     let zero = s.math.zeros(x.dtype(), &x.sizes());

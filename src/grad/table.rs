@@ -1,16 +1,16 @@
-//! The rule of every primitive, from its row: one without does not compile.
+//! The rule of every primitive, from its row: a row without one does not compile.
 
 use super::{Flow, Step, collective, contraction, index, movement, nn, pointwise, reduce};
 use crate::op::Op;
 use crate::op::table::primitives;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
-/// What becomes of a cotangent at a node.
+/// The effect of a node on the flow of cotangents.
 pub enum Rule {
     Flows(for<'m> fn(&Step<'m, '_>) -> Flow<'m>),
-    /// The operands are no floats, or the result does not change with them but in steps.
+    /// The operands are not floats, or the result is a step function of them.
     Stops,
-    /// There would be a gradient, but nobody has said it.
+    /// There would be a gradient, but no rule states it.
     Refuses,
 }
 

@@ -1,4 +1,4 @@
-//! Builds a graph node by node: infers types, refuses what the row refuses, and gives an equal pure node the ids
+//! Builds a graph node by node: infers types, refuses nodes that their rows refuse, and gives an equal pure node the ids
 //! of the one that is there already (hash-consing, so common subexpressions never arise).
 
 use super::{Graph, Guard, Node, NodeId, Value, ValueId};
@@ -14,15 +14,15 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 #[derive(Default)]
 pub struct Builder {
     graph: Graph,
-    /// By the hash of what makes nodes equal, which the node itself then decides. Of two with one hash the first is here.
+    /// By the hash of operator, attributes and operands, whose equality then decides. Of nodes with one hash, only the first.
     known: HashMap<u64, NodeId, BuildHasherDefault<Mix>>,
-    /// Given to every node made from now on.
+    /// The site of every node made from now on.
     pub site: Site,
     /// As [`Node::record`].
     pub record: u32,
 }
 
-/// A quick hash that is the same in every process: every pass asks for every node.
+/// A fast hash that is the same in every process: every pass looks up every node.
 #[derive(Default)]
 struct Mix(u64);
 
@@ -68,7 +68,7 @@ impl Builder {
         Builder::default()
     }
 
-    /// For what a graph is rewritten as: with room for its nodes, and its guards.
+    /// A builder for a rewritten `graph`, with its guards and room for its nodes.
     pub fn rewriting(graph: &Graph) -> Builder {
         let nodes = graph.nodes.len();
         let mut builder = Builder::default();
@@ -79,7 +79,7 @@ impl Builder {
         builder
     }
 
-    /// Notes what a rewrite relies on.
+    /// Records conditions that a rewrite relies on.
     pub fn guard(&mut self, guards: impl IntoIterator<Item = Guard>) {
         self.graph.guards.extend(guards);
     }
@@ -180,7 +180,7 @@ impl Builder {
         self.op(op, &[x], smallvec![])
     }
 
-    /// Operands of equal sizes and dtypes; broadcasting and promotion are the caller's.
+    /// Operands must have equal sizes and dtypes; the caller broadcasts and promotes.
     pub fn binary(&mut self, op: Op, a: ValueId, b: ValueId) -> Result<ValueId> {
         self.op(op, &[a, b], smallvec![])
     }
@@ -189,7 +189,7 @@ impl Builder {
         self.op(Op::Select, &[condition, a, b], smallvec![])
     }
 
-    /// Nothing when the dtype is right already. From and to floats of 8 bits by way of f32, as PyTorch does.
+    /// Adds no node if the dtype is right already. Goes from and to 8-bit floats through f32, as PyTorch does.
     pub fn cast(&mut self, x: ValueId, dtype: DType) -> Result<ValueId> {
         let from = self.ty(x).dtype;
         if from == dtype {
@@ -205,7 +205,7 @@ impl Builder {
         self.op(Op::Cast, &[x], smallvec![Attr::DType(dtype)])
     }
 
-    /// Nothing when the sizes are right already. One size may be -1.
+    /// Adds no node if the sizes are right already. One size may be -1.
     pub fn reshape(&mut self, x: ValueId, sizes: &[i64]) -> Result<ValueId> {
         let mut sizes: Dims = sizes.into();
         if let Some(free) = sizes.iter().position(|&s| s == -1) {
@@ -218,7 +218,7 @@ impl Builder {
         self.op(Op::Reshape, &[x], smallvec![Attr::Ints(sizes)])
     }
 
-    /// Nothing when `perm` is the identity.
+    /// Adds no node if `perm` is the identity.
     pub fn transpose(&mut self, x: ValueId, perm: &[i64]) -> Result<ValueId> {
         if perm.iter().enumerate().all(|(i, &p)| i as i64 == p) {
             return Ok(x);
@@ -226,7 +226,7 @@ impl Builder {
         self.op(Op::Transpose, &[x], smallvec![Attr::Ints(perm.into())])
     }
 
-    /// Nothing when the sizes are right already.
+    /// Adds no node if the sizes are right already.
     pub fn broadcast(&mut self, x: ValueId, sizes: &[i64]) -> Result<ValueId> {
         if self.ty(x).sizes.as_slice() == sizes {
             return Ok(x);
@@ -234,7 +234,7 @@ impl Builder {
         self.op(Op::Broadcast, &[x], smallvec![Attr::Ints(sizes.into())])
     }
 
-    /// Nothing when it takes everything.
+    /// Adds no node if the slice takes everything.
     pub fn slice(
         &mut self,
         x: ValueId,

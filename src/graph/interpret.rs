@@ -1,5 +1,5 @@
-//! The meaning of a graph: every node in order through its row of the table. What plans and backends are compared
-//! with.
+//! The meaning of a graph: every node in order through its row of the table. The reference that plans and backends are
+//! compared with.
 
 use super::Graph;
 use crate::error::Result;

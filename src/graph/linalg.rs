@@ -1,5 +1,6 @@
-//! Linear algebra in formulas. Triangular systems, Cholesky and LU factors go block by block: a block on the diagonal is inverted, or taken
-//! apart in a loop, and the rest is products, as in LAPACK. QR factors and eigenvalues are loops over all of the matrix.
+//! Linear algebra as formulas. Triangular systems, Cholesky and LU factors go block by block: a block on the diagonal is
+//! inverted, or factored in a loop, and the rest is products, as in LAPACK. QR factors and eigenvalues are loops over the
+//! whole matrix.
 
 use super::Guard;
 use super::math::{Math, V};
@@ -12,14 +13,14 @@ use std::sync::Arc;
 
 /// Rows or columns of a block.
 const BLOCK: i64 = 32;
-/// Rows of the largest matrix: the program grows with it.
+/// Maximum number of rows: the program grows with it.
 pub const MOST_ROWS: i64 = 1 << 14;
 
 // ---- triangular systems
 
-/// X of A X = B for `a` `[batch, n, n]` and `b` `[batch, n, k]`, none of them empty. Blocks on the diagonal are inverted, each from its
-/// halves, and then it goes from block to block, as in MAGMA's and cuBLAS's `trsm`. Of `a` one triangle is read; the diagonal is 1 where
-/// it is `unit`. Since blocks are inverted, NaN and infinity in B reach a whole block of X.
+/// X of A X = B for `a` `[batch, n, n]` and `b` `[batch, n, k]`, neither of them empty. Diagonal blocks are inverted, each from
+/// its halves, then X is solved for block by block, as in MAGMA's and cuBLAS's `trsm`. Only one triangle of `a` is read; its
+/// diagonal counts as 1 if `unit` is set. Since blocks are inverted, NaN and infinity in B reach a whole block of X.
 pub fn solve_triangular<'a>(a: V<'a>, b: V<'a>, upper: bool, unit: bool) -> V<'a> {
     let &[batch, n, k] = &b.sizes()[..] else { return b };
     let math = b.math();
@@ -42,7 +43,7 @@ pub fn solve_triangular<'a>(a: V<'a>, b: V<'a>, upper: bool, unit: bool) -> V<'a
         let at = i * block;
         let mut rest = b.narrow(1, at, block);
         if !parts.is_empty() {
-            // What is known: above, or below.
+            // The blocks solved so far: above, or below.
             let factors = match upper {
                 false => lower.narrow(1, at, block).narrow(2, 0, at),
                 true => {
@@ -58,7 +59,7 @@ pub fn solve_triangular<'a>(a: V<'a>, b: V<'a>, upper: bool, unit: bool) -> V<'a
     math.concat(&parts, 1).slice(&[0; 3], &[batch, n, k], &[1; 3])
 }
 
-/// `v` with so many zeros after it along `dim`.
+/// `v` with `more` zeros after it along `dim`.
 fn longer<'a>(v: V<'a>, dim: usize, more: i64) -> V<'a> {
     let mut sizes = v.sizes();
     match sizes.get_mut(dim) {
@@ -68,8 +69,8 @@ fn longer<'a>(v: V<'a>, dim: usize, more: i64) -> V<'a> {
     v.math().concat(&[v, v.math().zeros(v.dtype(), &sizes)], dim)
 }
 
-/// The inverses of the blocks on the diagonal of `lower` `[batch, all, all]`, one after the other; beyond `n` the diagonal is 1,
-/// and everywhere if it is so by agreement.
+/// The inverses of the blocks on the diagonal of `lower` `[batch, all, all]`, one after the other; the diagonal counts as 1
+/// beyond `n`, and everywhere if `unit` is set.
 fn inverted<'a>(lower: V<'a>, [batch, all, block]: [i64; 3], (n, unit): (i64, bool)) -> V<'a> {
     let (math, dtype) = (lower.math(), lower.dtype());
     let strided = |sizes: [i64; 4], strides: [i64; 4], offset: i64| {
@@ -89,7 +90,7 @@ fn inverted<'a>(lower: V<'a>, [batch, all, block]: [i64; 3], (n, unit): (i64, bo
     }
     let mut half = 1;
     while half < block {
-        // Of two blocks on the diagonal and the one below the first, the inverse of all three.
+        // From the inverses of two diagonal blocks and the block below the first, the inverse of all three.
         let (pairs, size) = (all / (2 * half), 2 * half);
         let below =
             strided([batch, pairs, half, half], [all * all, size * (all + 1), all, 1], half * all);
@@ -110,8 +111,8 @@ fn inverted<'a>(lower: V<'a>, [batch, all, block]: [i64; 3], (n, unit): (i64, bo
 
 // ---- factors
 
-/// L of A = L L' for `a` `[batch, n, n]`, whose lower triangle is read. Where A is not positive definite, the diagonal is NaN or 0 at the
-/// first column that fails; numbers after it, and below its block, mean nothing.
+/// L of A = L L' for `a` `[batch, n, n]`, whose lower triangle is read. Where A is not positive definite, the diagonal is NaN or
+/// 0 at the first column that fails; numbers after it, and below its block, are meaningless.
 pub fn cholesky(a: V<'_>) -> Result<V<'_>> {
     let &[batch, n, _] = &a.sizes()[..] else { return Ok(a) };
     let math = a.math();
@@ -136,7 +137,7 @@ pub fn cholesky(a: V<'_>) -> Result<V<'_>> {
     Ok(math.concat(&columns, 2))
 }
 
-/// That there are as many blocks in so many rows.
+/// Guards the number of blocks in `n` rows.
 fn guard_blocks(math: &Math, n: i64) {
     let all = (n as u64).next_multiple_of(BLOCK as u64) as i64;
     math.guard(Guard::between(all - BLOCK + 1, n, all));
@@ -157,14 +158,15 @@ fn cholesky_of_block(a: V<'_>, n: i64) -> Result<V<'_>> {
     Ok(index(1).ge(index(2)).select(factor, 0.0))
 }
 
-/// Of `[batch, m, n]` as `getrf` gives it: L below the diagonal and U from it on, one over the other; the row (from 0) that each of the
-/// first min(m, n) rows was exchanged with, i64 `[batch, min(m, n)]`; which row of A each row is now, i64 `[batch, m]`.
+/// Factors of `[batch, m, n]` as `getrf` gives them: L below the diagonal and U from it on, in one matrix; the row (from 0) that
+/// each of the first min(m, n) rows was exchanged with, i64 `[batch, min(m, n)]`; the row of A that each row was, i64
+/// `[batch, m]`.
 pub fn lu(a: V<'_>) -> Result<[V<'_>; 3]> {
     let &[batch, m, n] = &a.sizes()[..] else { return Ok([a, a, a]) };
     let math = a.math();
     guard_blocks(math, m.min(n));
     math.guard(Guard::order(m, n));
-    // The rows that are not done: their numbers, what is L of them, and the rest.
+    // The unfinished rows: their numbers, their part of L, and the rest.
     let mut numbers = math.iota(&[batch, m, 1], 1, DType::I64);
     let (mut left, mut rest) = (None::<V>, a);
     let (mut rows, mut pivots, mut places) = (Vec::new(), Vec::new(), Vec::new());
@@ -204,7 +206,7 @@ fn ordered<'a>(v: V<'a>, order: V<'a>) -> V<'a> {
     v.math().op(Op::Gather, &[v, index], smallvec![Attr::Int(1)])
 }
 
-/// A panel of few columns: its factors, the rows exchanged, and which row went where.
+/// A panel of few columns: its factors, the rows exchanged, and the new order of rows.
 fn lu_of_panel(a: V<'_>, columns: i64) -> Result<[V<'_>; 3]> {
     let &[batch, m, _] = &a.sizes()[..] else { return Ok([a, a, a]) };
     let math = a.math();
@@ -229,7 +231,8 @@ fn lu_of_panel(a: V<'_>, columns: i64) -> Result<[V<'_>; 3]> {
     Ok([done[0], done[1], done[2]])
 }
 
-/// Of `[batch, m, n]` as `geqrf` gives it: R from the diagonal on, below it the reflectors; their factors `[batch, min(m, n)]`.
+/// Factors of `[batch, m, n]` as `geqrf` gives them: R from the diagonal on, below it the reflectors; factors of these,
+/// `[batch, min(m, n)]`.
 pub fn qr(a: V<'_>) -> Result<[V<'_>; 2]> {
     let &[batch, m, n] = &a.sizes()[..] else { return Ok([a, a]) };
     let count = m.min(n);
@@ -239,7 +242,7 @@ pub fn qr(a: V<'_>) -> Result<[V<'_>; 2]> {
         let column = at.column(state[0]);
         let first = at.row(column);
         let below = at.below.select(column, 0.0);
-        // By the largest, so that no square is infinite or 0.
+        // Scaled by the largest, so that no square is infinite or 0.
         let largest = below.abs().max(first.abs()).reduce(Op::ReduceMax, &[1], true);
         let safe = largest.ne(0.0).select(largest, 1.0);
         let (scaled, head) = (below / safe, first / safe);
@@ -259,7 +262,7 @@ pub fn qr(a: V<'_>) -> Result<[V<'_>; 2]> {
     Ok([done[0], done[1]])
 }
 
-/// The first columns of Q `[batch, m, n]`, of what [`qr`] gives: `orgqr`.
+/// The first columns of Q, `[batch, m, n]`, from the results of [`qr`]: `orgqr`.
 pub fn q_of<'a>(reflectors: V<'a>, factors: V<'a>) -> Result<V<'a>> {
     let sizes = reflectors.sizes();
     let index = |dim| reflectors.math().iota(&sizes, dim, DType::I64);
@@ -267,7 +270,7 @@ pub fn q_of<'a>(reflectors: V<'a>, factors: V<'a>) -> Result<V<'a>> {
     q_times(reflectors, factors, unit, false)
 }
 
-/// Q times `[batch, m, n]`, or Q' times it where it is `transposed`: `ormqr`.
+/// Q, or Q' if `transposed` is set, times `onto`, `[batch, m, n]`: `ormqr`.
 pub fn q_times<'a>(
     reflectors: V<'a>,
     factors: V<'a>,
@@ -276,7 +279,7 @@ pub fn q_times<'a>(
 ) -> Result<V<'a>> {
     let &[batch, count] = &factors.sizes()[..] else { return Ok(onto) };
     let done = rounds(count, &[onto, reflectors, factors], |round, state| {
-        // Each of them is symmetric.
+        // Each reflection is symmetric, so Q' is their product in the opposite order.
         let j = if transposed { round } else { (count - 1) as f64 - round };
         let at = Places::new(state[1], j);
         let reflector = at.reflector(at.column(state[1]));
@@ -290,20 +293,20 @@ pub fn q_times<'a>(
 
 // ---- eigenvalues
 
-/// Eigenvalues `[batch, n]` in ascending order and eigenvectors `[batch, n, n]`, one a column, of symmetric matrices. Jacobi's method: a
-/// round makes n / 2 elements 0 by rotations of pairs of rows and columns that have none in common, then pairs change as in a round-robin
-/// tournament (Brent and Luk, 1985).
+/// Eigenvalues `[batch, n]` in ascending order and eigenvectors `[batch, n, n]`, one a column, of symmetric matrices. Jacobi's
+/// method: a round makes n / 2 elements 0 by rotations of disjoint pairs of rows and columns, then pairs change as in a
+/// round-robin tournament (Brent and Luk, 1985).
 pub fn eigh(a: V<'_>) -> Result<[V<'_>; 2]> {
     let &[batch, n, _] = &a.sizes()[..] else { return Ok([a, a]) };
     let (math, dtype) = (a.math(), a.dtype());
     let even = n + n % 2;
-    // A row of zeros is rotated with none.
+    // An added row of zeros is never rotated.
     let whole = longer(longer(a, 1, even - n), 2, even - n);
     let index = |dim| math.iota(&[batch, even, even], dim, DType::I64);
     let unit = index(1).eq(index(2)).cast(dtype);
     let most = SWEEPS * (even - 1);
     let done = rounds_while(most, &[whole, unit], |s| is_coupled(s[0]), |_, s| jacobi(s))?;
-    // The row of zeros comes last.
+    // The added row of zeros comes last.
     let diagonal = Places::diagonal(done[0]).select(done[0], 0.0).reduce(Op::Sum, &[2], false);
     let is_added = match even > n {
         true => done[1].narrow(1, n, 1).reshape(&[batch, even]).abs().gt(0.5),
@@ -319,28 +322,28 @@ pub fn eigh(a: V<'_>) -> Result<[V<'_>; 2]> {
     Ok([sorted[0].narrow(1, 0, n), vectors])
 }
 
-/// Sweeps at most: in each, every pair of rows meets once. Far fewer do.
+/// Maximum number of sweeps, in each of which every pair of rows meets once. Far fewer suffice.
 const SWEEPS: i64 = 30;
 
-/// Whether a matrix of these is not diagonal yet, up to rounding.
+/// Whether any of the matrices is not diagonal yet, up to rounding.
 fn is_coupled(a: V<'_>) -> V<'_> {
     let (dtype, sizes) = (a.dtype(), a.sizes());
     let epsilon = if dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 };
     let n = sizes.last().map_or(0.0, |&n| n as f64);
-    // One of each pair of elements is read: what rounding makes them differ by stays.
+    // Only one element of each symmetric pair is read: the differences that rounding makes between them remain.
     let bound = 2.0 * epsilon * n.sqrt();
-    // By the largest, so that no square is infinite or 0.
+    // Scaled by the largest, so that no square is infinite or 0.
     let largest = a.abs().reduce(Op::ReduceMax, &[1, 2], true);
     let scaled = a / largest.ne(0.0).select(largest, 1.0);
     let square = scaled * scaled;
     let all = square.reduce(Op::Sum, &[1, 2], false);
     let zeros = a.math().zeros(dtype, &sizes);
     let outside = Places::diagonal(a).select(zeros, square).reduce(Op::Sum, &[1, 2], false);
-    // NaN is not diagonal: it reaches all that depends on it.
+    // NaN counts as not diagonal: it reaches all that depends on it.
     outside.le(all * (bound * bound)).not().reduce(Op::Any, &[0], false)
 }
 
-/// A round: of the matrices, and of the vectors.
+/// One round, on the matrices and on the vectors.
 fn jacobi<'a>(state: &[V<'a>]) -> Vec<V<'a>> {
     let rotation = rotations(state[0]);
     let rows = rotated(state[0], 1, rotation.map(|v| v.unsqueeze(2)));
@@ -348,8 +351,8 @@ fn jacobi<'a>(state: &[V<'a>]) -> Vec<V<'a>> {
     vec![columns(rows), columns(state[1])]
 }
 
-/// The sines `[batch, n / 2]` of the angles that make element (k, n / 2 + k) of a symmetric matrix 0, for each k, and the tangents of half
-/// the angles.
+/// The sines `[batch, n / 2]` of the angles that make element (k, n / 2 + k) of a symmetric matrix 0, for each k, and the
+/// tangents of half the angles.
 fn rotations(a: V<'_>) -> [V<'_>; 2] {
     let half = a.sizes().get(1).map_or(0, |n| n / 2);
     let part = |row: i64, column: i64| {
@@ -365,11 +368,11 @@ fn rotations(a: V<'_>) -> [V<'_>; 2] {
     [sine, sine / (cosine + 1.0)]
 }
 
-/// `v` with the pairs of its two halves along `dim` rotated, and each with another partner then.
+/// `v` with the pairs of its two halves along `dim` rotated, and then rearranged to other pairs.
 fn rotated<'a>(v: V<'a>, dim: usize, [sine, half_tangent]: [V<'a>; 2]) -> V<'a> {
     let half = v.sizes().get(dim).map_or(0, |n| n / 2);
     let (a, b) = (v.narrow(dim, 0, half), v.narrow(dim, half, half));
-    // Small angles lose nothing, as they would with cosines (Rutishauser, 1966).
+    // In this form small angles lose no digits, as they would with cosines (Rutishauser, 1966).
     let (a, b) = (a - sine * (b + half_tangent * a), b + sine * (a - half_tangent * b));
     if half < 2 {
         return v.math().concat(&[a, b], dim);
@@ -384,7 +387,7 @@ fn rotated<'a>(v: V<'a>, dim: usize, [sine, half_tangent]: [V<'a>; 2]) -> V<'a> 
     v.math().concat(&parts, dim)
 }
 
-/// Row and column `j` of matrices, and what lies after them.
+/// Masks of row and column `j` of matrices, and of those after them.
 struct Places<'a> {
     math: &'a Math,
     /// The number of each row.
@@ -429,7 +432,7 @@ impl<'a> Places<'a> {
         self.this_row.select(v, 0.0).reduce(Op::Sum, &[1], true)
     }
 
-    /// This row and the one that is chosen, each in the other's place; and the one that was chosen.
+    /// `v` with this row and the chosen one exchanged; and the chosen row.
     fn exchanged(&self, v: V<'a>, is_chosen: V<'a>) -> (V<'a>, V<'a>) {
         let chosen = is_chosen.select(v, 0.0).reduce(Op::Sum, &[1], true);
         (self.this_row.select(chosen, is_chosen.select(self.row(v), v)), chosen)
@@ -442,7 +445,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The state after so many rounds, each of which has its number, from 0.
+/// The state after `count` rounds, each of which gets its number, from 0.
 fn rounds<'m>(
     count: i64,
     state: &[V<'m>],
@@ -451,7 +454,7 @@ fn rounds<'m>(
     rounds_while(count, state, |state| state[0].math().constant_int(1, DType::I64).eq(1.0), round)
 }
 
-/// At most `count` rounds, as long as `goes_on` gives true (a bool of rank 0).
+/// At most `count` rounds, as long as `goes_on` returns true (a bool of rank 0).
 fn rounds_while<'m>(
     count: i64,
     state: &[V<'m>],

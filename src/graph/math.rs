@@ -1,4 +1,4 @@
-//! Formulas: a value of the graph under construction as a number-like thing with operators. Operands of different
+//! Formulas: values of the graph under construction that are used like numbers, with operators. Operands of different
 //! sizes are broadcast; their dtypes must agree (promotion is `aten`'s). The first error is kept and
 //! reported once by [`Math::check`], so that a formula reads like one.
 
@@ -43,7 +43,7 @@ pub struct V<'m> {
     pub id: ValueId,
 }
 
-/// What can stand beside a value in a formula: another one, or a constant of its dtype.
+/// An operand beside a value in a formula: another value, or a constant of its dtype.
 pub trait Term<'m> {
     fn beside(self, v: V<'m>) -> V<'m>;
 }
@@ -61,12 +61,12 @@ impl<'m> Term<'m> for f64 {
 }
 
 impl Math {
-    /// The first error since the last check.
+    /// Returns the first error since the last check.
     pub fn check(&self) -> Result<()> {
         self.error.borrow_mut().take().map_or(Ok(()), Err)
     }
 
-    /// Notes what the program relies on beyond its structure.
+    /// Records conditions that the program relies on beyond its structure.
     pub fn guard(&self, guards: impl IntoIterator<Item = Guard>) {
         self.builder.borrow_mut().guard(guards);
     }
@@ -75,7 +75,7 @@ impl Math {
         V { math: self, id }
     }
 
-    /// To go on with what has been built.
+    /// Continues the graph of a builder.
     pub fn from_builder(builder: Builder) -> Math {
         Math { builder: builder.into(), error: RefCell::default() }
     }
@@ -84,7 +84,7 @@ impl Math {
         self.builder.into_inner()
     }
 
-    /// Runs a builder call. After an error every call gives the id 0, which nobody will look at.
+    /// Runs a builder call. After an error every call returns a placeholder, which is never used.
     pub fn build(&self, call: impl FnOnce(&mut Builder) -> Result<ValueId>) -> V<'_> {
         if self.error.borrow().is_none() {
             match call(&mut self.builder.borrow_mut()) {
@@ -95,18 +95,18 @@ impl Math {
         self.placeholder()
     }
 
-    /// Some value, so that the rest of a formula that failed has something to stand on.
+    /// A value for the rest of a formula that failed.
     fn placeholder(&self) -> V<'_> {
         let zero = self.builder.borrow_mut().constant(0.0, DType::F32);
         self.wrap(zero.expect("the builder takes a constant"))
     }
 
-    /// Looks at the graph as it is so far.
+    /// Applies `look` to the graph so far.
     pub fn graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
         look(self.builder.borrow().graph())
     }
 
-    /// Which operation of the user's program the next nodes belong to.
+    /// Sets the operation of the user's program that the next nodes belong to.
     pub fn set_origin(&self, site: crate::error::Site, record: u32) {
         let mut b = self.builder.borrow_mut();
         (b.site, b.record) = (site, record);
@@ -217,8 +217,8 @@ impl<'m> V<'m> {
         self.math.op(Op::Select, &operands, smallvec![])
     }
 
-    /// `self`, with a slope only where this bool value holds: what the other branch of a formula
-    /// makes of it, be it infinite, is dropped. Without gradients it is `self`.
+    /// `self`, with a slope only where `holds`: the slope of the other branch of a formula, even an infinite one, is dropped.
+    /// Without gradients it is `self`.
     pub fn moving_where(self, holds: V<'m>) -> V<'m> {
         holds.select(self, self.detached())
     }
@@ -228,13 +228,13 @@ impl<'m> V<'m> {
         self.unary(Op::Detach)
     }
 
-    /// `self`, to whose slope that of `other` is added, which is finite. No bit of it changes: less
-    /// 0.0, -0.0 stays, too.
+    /// `self`, to whose slope that of `other`, which is finite, is added. No bit of `self` changes: minus 0.0, even -0.0
+    /// stays.
     pub fn adding_slope_of(self, other: V<'m>) -> V<'m> {
         self - (other.detached() - other)
     }
 
-    /// As another dtype. Of a complex number the real part becomes a real one, and what is not 0 is true.
+    /// Casts to another dtype: a complex number to its real part, or to bool as whether it is not 0.
     pub fn cast(self, dtype: DType) -> V<'m> {
         let from = self.dtype();
         match (from.part(), dtype.part()) {
@@ -261,7 +261,7 @@ impl<'m> V<'m> {
         self.unsqueeze(self.rank()).bitcast(part)
     }
 
-    /// Complex numbers of their [`V::pairs`].
+    /// Complex numbers from their [`V::pairs`].
     pub fn paired(self) -> V<'m> {
         let sizes = self.sizes();
         self.bitcast(self.dtype().to_complex()).reshape(&sizes[..sizes.len().saturating_sub(1)])
@@ -423,7 +423,7 @@ impl<'m> V<'m> {
     }
 }
 
-/// Complex numbers of their parts, two floats of one dtype.
+/// Complex numbers from their parts, two floats of one dtype.
 pub fn complex<'m>(re: V<'m>, im: V<'m>) -> V<'m> {
     let parts = together([re, im]).map(|part| part.unsqueeze(part.rank()));
     // After an error there are no dimensions.

@@ -43,7 +43,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     pub node: NodeId,
-    /// Which output of the node.
+    /// Index among the node's outputs.
     pub index: u32,
     pub ty: Ty,
 }
@@ -54,35 +54,35 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     pub values: Vec<Value>,
     pub outputs: Vec<ValueId>,
-    /// What a program of the same structure must have in common with this one, beyond that, to be rewritten as it was.
+    /// Conditions under which a program of the same structure would be rewritten as this one was.
     pub guards: Vec<Guard>,
 }
 
-/// A number that is not negative, on which a lowering or a rewrite relies. It holds in the graph; at other sizes, and of views that
-/// begin elsewhere, it may not: a read of what was not written over becomes one of what was, a search needs a round more.
+/// A margin that must not be negative, on which a lowering or a rewrite relies. It holds in the graph; at other sizes, or for
+/// views that begin elsewhere, it may not: a read then meets elements that were overwritten, or a search needs one more round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
     pub says: Relation,
-    /// To which part of a concatenation, if it is one: others have other margins.
+    /// The part of a concatenation that the relation is about, if any: other parts have other margins.
     pub part: u32,
-    /// Of the arrays compared.
+    /// The dimension of the arrays compared.
     pub dim: u32,
     pub margin: i64,
 }
 
 impl Guard {
-    /// That a size is between two others, ends included.
+    /// A size is between two others, ends included.
     pub fn between(least: i64, size: i64, most: i64) -> [Guard; 2] {
         let begins = Guard { says: Relation::BeginsWithin, part: 0, dim: 0, margin: size - least };
         [begins, Guard::at_most(size, most)]
     }
 
-    /// That a size is no more than another one.
+    /// A size is at most another one.
     pub fn at_most(size: i64, most: i64) -> Guard {
         Guard { says: Relation::EndsWithin, part: 0, dim: 0, margin: most - size }
     }
 
-    /// That a number is less than another one, or more; nothing of equal ones, which are a special case.
+    /// A number is less or greater than another one; `None` for equal numbers, which are a special case.
     pub fn order(a: i64, b: i64) -> Option<Guard> {
         let says = if a < b { Relation::Before } else { Relation::After };
         let margin = i64::try_from(a.abs_diff(b)).ok()?.checked_sub(1)?;
@@ -90,7 +90,7 @@ impl Guard {
     }
 }
 
-/// Of a run of elements to another one, or of a number.
+/// The relation of a run of elements, or a number, to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// It ends before the other one begins.
@@ -127,7 +127,7 @@ impl Graph {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// Which nodes are needed for `outputs`, and for what has effects.
+    /// Which nodes are needed for `outputs`, or for nodes with effects.
     pub fn live(&self, outputs: &[ValueId]) -> Vec<bool> {
         let mut live: Vec<bool> = self.nodes.iter().map(|n| n.op.class() == Class::Host).collect();
         outputs.iter().for_each(|&v| live[self.value(v).node.0 as usize] = true);
@@ -139,7 +139,7 @@ impl Graph {
         live
     }
 
-    /// How often each value is used: as an operand or as an output of the program.
+    /// Number of uses of each value: as an operand or as an output of the program.
     pub fn use_counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.values.len()];
         let operands = self.nodes.iter().flat_map(|n| n.inputs.iter());

@@ -5,7 +5,7 @@ use crate::op::module::{Body, BodyNode};
 use crate::op::{Attr, Attrs, Op, Ty, Tys};
 use smallvec::{SmallVec, smallvec};
 
-/// A graph with the body's values, by the same numbers: its operands are the inputs. The body is one that its row accepts.
+/// The body as a graph with the same numbers of values; its operands become inputs. Its row must accept the body.
 pub fn graph_of(body: &Body) -> Graph {
     let mut graph = Graph::default();
     let mut push = |op, attrs: Attrs, inputs: SmallVec<[ValueId; 4]>, types: Tys| {
@@ -27,7 +27,7 @@ pub fn graph_of(body: &Body) -> Graph {
     graph
 }
 
-/// The body that a graph is whose first `operands` nodes are its inputs.
+/// The body of a graph whose first `operands` nodes are its inputs.
 pub fn body_of(graph: &Graph, operands: usize) -> Body {
     let types = |node: &Node| node.outputs().map(|v| graph.ty(v).clone()).collect();
     let node = |node: &Node| BodyNode {
@@ -44,7 +44,7 @@ pub fn body_of(graph: &Graph, operands: usize) -> Body {
     }
 }
 
-/// The body of what a graph's outputs need, whose input `i` is operand `place(i)` of these.
+/// The body of the live nodes of a graph, whose input `i` is number `place(i)` of these operands.
 pub fn body_among(graph: &Graph, operands: &[Ty], place: impl Fn(usize) -> usize) -> Body {
     let live = graph.live(&graph.outputs);
     let mut numbers: Vec<u32> = vec![u32::MAX; graph.values.len()];

@@ -6,13 +6,13 @@
 //! return %1
 //! ```
 //!
-//! **Invariant:** `parse(print(g))` is `g`, except for what is not printed: sites, records, and the `Read`s inside
-//! the arguments of CPU fallbacks (nobody looks at them). Floats come back bit by bit.
+//! **Invariant:** `parse(print(g))` is `g`, except for parts that are not printed: sites, records, and the `Read`s inside
+//! the arguments of CPU fallbacks (which are not used). Floats come back bit by bit.
 //!
-//! Attributes tell their kind by their form: `3` int, `3.0` `1e-5` `-inf` `nan` float, `true` bool, `[1,2]` ints,
+//! The form of an attribute tells its kind: `3` int, `3.0` `1e-5` `-inf` `nan` float, `true` bool, `[1,2]` ints,
 //! `f32` dtype, `(f32[2], i64[])` types, `<tensor, scalar(float), "sum", …>` arguments of a CPU fallback. The host
 //! operator itself is printed as its key in quotes, which means the same in every process; its number does not. The body of a
-//! module is a graph in braces behind the types of its operands, which are its first values.
+//! module is a graph in braces after the types of its operands, which are its first values.
 
 use super::module::{body_of, graph_of};
 use super::verify::verify;
@@ -80,7 +80,7 @@ pub(crate) fn attr_text(row: &Row, name: &str, attr: &Attr) -> String {
     }
 }
 
-/// The body as an attribute is written: its operands' types, and its nodes.
+/// The text of a body as an attribute: its operands' types, and its nodes.
 pub fn body_text(body: &Body) -> String {
     let graph = graph_of(body);
     let inner = Graph { nodes: graph.nodes[body.operands.len()..].to_vec(), ..graph };
@@ -130,7 +130,7 @@ fn arg_text(arg: &NodeArg) -> String {
 
 // ---- parse
 
-/// Bodies within each other.
+/// Maximum nesting depth of bodies.
 const MAX_DEPTH: usize = 64;
 
 /// The graph that `text` describes. Values must be numbered 0, 1, 2, … in order. Errors (`InvalidArgument`) begin
@@ -168,7 +168,7 @@ struct Parser<'a> {
     /// Byte position.
     at: usize,
     graph: Graph,
-    /// How many bodies that is in.
+    /// Number of bodies around the position.
     depth: usize,
 }
 
@@ -180,7 +180,7 @@ impl<'a> Parser<'a> {
         invalid!("line {line}, column {column}: {message}")
     }
 
-    /// What is left, without leading white space.
+    /// Skips white space and returns the remaining text.
     fn rest(&mut self) -> &'a str {
         let rest = self.text[self.at..].trim_start();
         self.at = self.text.len() - rest.len();
@@ -215,7 +215,7 @@ impl<'a> Parser<'a> {
         word
     }
 
-    /// One item or more, between commas.
+    /// One item or more, separated by commas.
     fn separated<T>(&mut self, item: fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.eat(",") {
@@ -224,7 +224,7 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
-    /// Items, possibly none, between commas, up to `close`.
+    /// Items, possibly none, separated by commas, up to `close`.
     fn until<T>(&mut self, close: &str, item: fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         if self.eat(close) {
             return Ok(Vec::new());

@@ -1,9 +1,9 @@
-//! Proves that a graph is well formed, sharing no code with what builds graphs. Of every graph that passes:
+//! Proves that a graph is well formed, sharing no code with the builder of graphs. In every graph that passes:
 //!
 //! 1. values are dense: the outputs of node 0, then of node 1, …, and every value names its node and its index there;
 //! 2. operands come before use: each was made by an earlier node;
 //! 3. every node has as many operands as its row accepts, and as many attributes as it names;
-//! 4. the types of a node's outputs are what its row infers, which refuses attributes of the wrong kind;
+//! 4. the types of a node's outputs are those that its row infers, which refuses attributes of the wrong kind;
 //! 5. `input` nodes of one index agree on the type, `scalar` nodes of one slot on the dtype;
 //! 6. the outputs of the program exist.
 //!
@@ -16,7 +16,7 @@ use crate::op::{Op, Ty};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// `Err` (internal) names the first node that breaks an invariant, and which one.
+/// `Err` (internal) names the first node that breaks an invariant, and the invariant.
 pub fn verify(graph: &Graph) -> Result<()> {
     let mut next = 0;
     let mut leaves = HashMap::new();
@@ -46,7 +46,7 @@ pub fn verify(graph: &Graph) -> Result<()> {
     }
 }
 
-/// 1 and 2.
+/// Checks invariants 1 and 2.
 fn check_values(graph: &Graph, id: NodeId) -> Result<()> {
     let node = graph.node(id);
     if let Some(v) = node.inputs.iter().find(|v| v.0 >= node.first.0) {
@@ -62,7 +62,7 @@ fn check_values(graph: &Graph, id: NodeId) -> Result<()> {
     Ok(())
 }
 
-/// 3 and 4.
+/// Checks invariants 3 and 4.
 fn check_types(graph: &Graph, id: NodeId) -> Result<()> {
     let node = graph.node(id);
     let row = node.op.row();

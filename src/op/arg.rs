@@ -1,11 +1,11 @@
-//! An argument of an operator: one form, whatever a tensor of it is.
+//! An argument of an operator: one type, whatever represents its tensors.
 
 use crate::dtype::DType;
 use crate::number::{Number, Numbers};
 use crate::shape::Dims;
 use serde::{Deserialize, Serialize};
 
-/// What kind of number a scalar argument is. Type promotion depends on it, its value does not matter there.
+/// Kind of a scalar argument. Type promotion depends on it, but not on the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ScalarKind {
     Bool,
@@ -13,8 +13,8 @@ pub enum ScalarKind {
     Float,
 }
 
-/// One argument, in the order of the operator's schema without its `out=` arguments. What stands for a tensor is a `T`, and
-/// for a number that may differ at every call an `S`:
+/// One argument, in the order of the operator's schema without its `out=` arguments. A `T` represents a tensor, and an `S`
+/// a number that may differ at every call:
 ///
 /// | of | tensor | number |
 /// |---|---|---|
@@ -51,12 +51,12 @@ impl<T, S> Arg<T, S> {
         one.into_iter().chain(many.iter().flatten())
     }
 
-    /// What a node has of it, whose operands are its tensors and its number.
+    /// The argument as a node has it, whose operands are its tensors and its number.
     pub fn of_node(&self) -> NodeArg {
         self.map(|_| (), |_, _| ())
     }
 
-    /// The same argument with what `tensor` and `number` make of its tensors and its number, in order.
+    /// The same argument with `tensor` and `number` applied to its tensors and its number, in order.
     pub fn map<U, V>(
         &self,
         mut tensor: impl FnMut(&T) -> U,
@@ -84,7 +84,7 @@ impl<T, S> Arg<T, S> {
 }
 
 impl ScalarKind {
-    /// Of the operand that stands for such a number.
+    /// The dtype of the operand that represents such a number.
     pub fn dtype(self) -> DType {
         match self {
             ScalarKind::Bool => DType::Bool,
@@ -93,7 +93,7 @@ impl ScalarKind {
         }
     }
 
-    /// The attribute that a number becomes when it is to be known: `bits` is an i64, an f64 or a bool (0, 1).
+    /// The attribute for a number that must be known: `bits` is an i64, an f64 or a bool (0, 1).
     pub fn attribute<T, S>(self, bits: u64) -> Arg<T, S> {
         match self {
             ScalarKind::Bool => Arg::Bool(bits != 0),
@@ -103,7 +103,7 @@ impl ScalarKind {
     }
 }
 
-/// Floats that are attributes are not numbers here: no size is among them.
+/// Float attributes are not visited: no size is among them.
 impl<T: Numbers, S> Numbers for Arg<T, S> {
     fn numbers(&mut self, f: &mut dyn FnMut(Number)) {
         match self {
@@ -123,7 +123,7 @@ impl<T: Numbers, S> Numbers for Arg<T, S> {
     }
 }
 
-/// An operand has its own.
+/// An operand has numbers of its own.
 impl Numbers for () {
     fn numbers(&mut self, _: &mut dyn FnMut(Number)) {}
 }

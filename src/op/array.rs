@@ -13,38 +13,38 @@ pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
     list
 }
 
-/// All that an iterator gives that knows how much that is. Panics as [`reserved`].
+/// All items of an iterator that knows their number. Panics as [`reserved`].
 pub fn collected<T>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut list = reserved(items.size_hint().0);
     list.extend(items);
     list
 }
 
-/// An empty list with room for so many. Panics with the error `OutOfMemory` where the system gives
-/// no memory: evaluations and kernels have no other way out, and whoever runs one on a program's
-/// sizes catches it.
+/// An empty list with room for `count` values. Panics with the error `OutOfMemory` if the system gives
+/// no memory: evaluations and kernels have no other way out, and callers that run one on a program's
+/// sizes catch it.
 pub fn reserved<T>(count: usize) -> Vec<T> {
     let mut list = Vec::new();
     make_room(&mut list, count);
     list
 }
 
-/// Lets an empty list have room for so many. Panics as [`reserved`].
+/// Reserves room for `count` values in an empty list. Panics as [`reserved`].
 pub fn make_room<T>(list: &mut Vec<T>, count: usize) {
     if list.try_reserve_exact(count).is_err() {
         refuse::<T>(count);
     }
 }
 
-/// Panics with the error `OutOfMemory`, of so many values.
+/// Panics with the error `OutOfMemory`, for `count` values.
 pub fn refuse<T>(count: usize) -> ! {
     let nbytes = count.saturating_mul(size_of::<T>());
     panic_any(Error::new(Code::OutOfMemory, format!("cannot allocate {nbytes} bytes")));
 }
 
-/// What a number is as a bool or, towards zero, as an integer, whose low bits a narrower dtype keeps. Numbers that no integer is
-/// are what this machine's conversion makes of them, since PyTorch's kernels are C++, which says nothing of them: of 32 bits for
-/// narrower signed integers, too, else of 64.
+/// A number as a bool or, rounded towards zero, as an integer, whose low bits a narrower dtype keeps. A number without an integer
+/// becomes the result of this machine's conversion, since PyTorch's kernels are C++, which leaves it undefined: that to 32 bits
+/// for narrower signed integers, too, else that to 64.
 #[inline(always)]
 pub fn as_integer(value: f64, dtype: DType) -> i64 {
     let is_x86 = cfg!(any(target_arch = "x86_64", target_arch = "x86"));
@@ -150,7 +150,7 @@ impl Array {
         }
     }
 
-    /// Rounds `v` to the dtype (floats; half types by way of f32, which is what they are computed in), or stores it as
+    /// Rounds `v` to the dtype (floats; half types by way of f32, the dtype of their computation), or stores it as
     /// [`Array::set_i64`] would after truncation.
     pub fn set_f64(&mut self, i: usize, v: f64) {
         if let Some(format) = Float8::of(self.ty.dtype) {

@@ -1,4 +1,4 @@
-//! What every `infer` asks of operands and attributes, said once, with messages in PyTorch's words.
+//! Checks of operands and attributes for every `infer`, with messages in PyTorch's words.
 
 use super::{Attr, Ty, Tys};
 use crate::dtype::DType;
@@ -99,7 +99,7 @@ pub fn float(dtype: DType) -> Result<()> {
     }
 }
 
-/// An integer or a float: what can be added.
+/// An integer or a float: a dtype with addition.
 pub fn number(dtype: DType) -> Result<()> {
     if dtype.is_float() || dtype.is_int() {
         return Ok(());
@@ -107,7 +107,7 @@ pub fn number(dtype: DType) -> Result<()> {
     invalid!("not implemented for '{dtype}': expected an integer or float dtype")
 }
 
-/// A number or bool: what can be compared.
+/// A number or bool: a dtype with comparisons.
 pub fn arithmetic(dtype: DType) -> Result<()> {
     if dtype.has_arithmetic() { Ok(()) } else { invalid!("not implemented for '{dtype}'") }
 }

@@ -1,9 +1,9 @@
-//! Collectives between the processes (or threads) of a program: host operators that call what the program gave for its
+//! Collectives between the processes (or threads) of a program: host operators that call the functions registered for its
 //! communicator. A recorded collective names its communicator by a scalar, so that every rank runs the same program.
 //!
-//! Each takes and gives the communicator's *token*, a tensor whose bytes mean nothing: so collectives of a communicator
-//! depend on one another, in the order of recording, and run though nobody wants their results. A rank that left one out
-//! would let the others wait for ever.
+//! Each takes and returns the communicator's *token*, a tensor whose bytes mean nothing: so collectives of a communicator
+//! depend on one another, in the order of recording, and run even if their results are unused. A rank that left one out
+//! would make the others wait forever.
 
 use super::arg::{Arg, NodeArg};
 use super::host::{self, HostArg, HostOp, HostOpId, HostTensor};
@@ -35,7 +35,7 @@ pub enum Kind {
     Receive,
 }
 
-/// How many kinds there are, and how many of these, the first ones, may be done on a device's memory.
+/// Number of kinds, and of those, the first ones, that may run on a device's memory.
 pub const KIND_COUNT: usize = 9;
 pub const DEVICE_KIND_COUNT: usize = 7;
 
@@ -51,25 +51,25 @@ const KINDS: [(Kind, &str); KIND_COUNT] = [
     (Kind::Receive, "torchacc::receive"),
 ];
 
-/// How elements of several ranks become one; by their numbers in the ABI.
+/// Reductions of the elements of several ranks, by their numbers in the ABI.
 pub const REDUCTIONS: [&str; 8] = ["sum", "product", "min", "max", "avg", "band", "bor", "bxor"];
 
-/// What a collective is told beside its tensors: the number of a reduction, the root, or 0; for a reduce both, for an
+/// A collective's parameters beside its tensors: the number of a reduction, the root, or 0; for a reduce both, for an
 /// all_to_all_v the rows for and from each rank, for point to point the other rank and the tag.
 pub type Numbers = Dims;
 
-/// Does one kind of collective, as [`Numbers`] say. Fills the second tensor from the first; what a kind has not is absent.
+/// Performs one kind of collective, as [`Numbers`] say. Fills the second tensor from the first; one that a kind lacks is absent.
 pub type Function = Box<dyn Fn(&[i64], &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
 
-/// As [`Function`], of tensors in a device's memory: put on the location's queue.
+/// As [`Function`], for tensors in a device's memory: put on the location's queue.
 pub type DeviceFunction =
     Box<dyn Fn(Location, &[i64], &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;
 
-/// Does the first of the collectives that wait on a communicator's lane, and as many of those behind it as it likes: how many. With
-/// each comes how many of those before it must have been done ([`needed`]).
+/// Performs the first of the collectives that wait on a communicator's lane, and as many of the following as it likes; returns
+/// their number. Each is given with the number of earlier ones that must be done before it ([`needed`]).
 pub type Together = Box<dyn Fn(&[(&Pending, usize)]) -> (usize, Result<()>) + Send + Sync>;
 
-/// A collective whose operands are there, which any thread may do.
+/// A collective whose operands are ready, which any thread may perform.
 pub struct Pending {
     pub kind: Kind,
     pub numbers: Numbers,
@@ -91,14 +91,14 @@ pub struct Communicator {
     pub functions: [Option<Function>; KIND_COUNT],
     /// Likewise. Without one the function is called, with copies.
     pub device_functions: [Option<DeviceFunction>; DEVICE_KIND_COUNT],
-    /// For what is on a lane, where the program has one: then it is asked instead of `functions`.
+    /// If given, it is called instead of `functions` for collectives on a lane.
     pub together: Option<Together>,
-    /// Where its functions may run beside those of other communicators.
+    /// The lane on which its functions may run beside those of other communicators.
     pub lane: Option<CollectiveLane<Pending>>,
 }
 
 impl Communicator {
-    /// As `numbers` say, from `x` to `y`, which are in the memory of `location`, or the host's.
+    /// Runs as `numbers` say, from `x` to `y`, which are in the memory of `location`, or the host's.
     fn run(
         &self,
         kind: Kind,
@@ -122,9 +122,9 @@ impl Communicator {
 
 static TABLE: RwLock<Vec<Weak<Communicator>>> = RwLock::new(Vec::new());
 
-/// A number for the communicator, good for as long as somebody keeps it.
+/// Registers a communicator; the number is valid for as long as it is kept alive.
 pub fn register(communicator: &Arc<Communicator>) -> u64 {
-    // Programs from disk name the operators by their keys; one makes them all.
+    // Programs from disk name the operators by their keys; this registers all of them.
     operator(Kind::AllReduce);
     let mut table = TABLE.write();
     table.push(Arc::downgrade(communicator));
@@ -138,7 +138,7 @@ pub fn is_used() -> bool {
     OPERATORS.get().is_some()
 }
 
-/// The collective that a node of `Op::Host` with these attributes is, and how it is done.
+/// Kind and parameters of the collective that a node of `Op::Host` with these attributes is.
 pub fn of(attrs: &[Attr]) -> Option<(Kind, Numbers)> {
     let [Attr::Int(id), _, Attr::Args(args)] = attrs else { return None };
     let at = OPERATORS.get()?.iter().position(|known| i64::from(*known) == *id)?;
@@ -189,9 +189,9 @@ fn operator(kind: Kind) -> HostOpId {
     made[kind as usize]
 }
 
-/// Where the operands of a node of that kind stand.
+/// Positions of the operands of a collective's node.
 pub struct Operands {
-    /// What this rank gives.
+    /// This rank's tensor.
     pub given: Option<usize>,
     /// A scalar.
     pub communicator: usize,
@@ -214,8 +214,8 @@ pub fn lane() -> CollectiveLane<Pending> {
     CollectiveLane::new(perform)
 }
 
-/// Puts a collective on the lane of its communicator ([`CollectiveLane::put`]); `None`, and it is not done, if that has none or is not
-/// registered any more.
+/// Puts a collective on the lane of its communicator ([`CollectiveLane::put`]); `None`, without performing it, if that has no
+/// lane or is not registered any more.
 pub fn put(communicator: u64, before: Option<Ticket>, work: Pending) -> Result<Option<Ticket>> {
     match known(communicator) {
         Some(known) => known.lane.as_ref().map(|lane| lane.put(before, work)).transpose(),
@@ -223,7 +223,7 @@ pub fn put(communicator: u64, before: Option<Ticket>, work: Pending) -> Result<O
     }
 }
 
-/// Does the first of those on a lane, or several.
+/// Performs the first of the collectives on a lane, or several.
 fn perform(waiting: &[&Pending]) -> (usize, Result<()>) {
     let first = waiting[0];
     let Some(communicator) = known(first.communicator) else {
@@ -243,12 +243,12 @@ fn perform(waiting: &[&Pending]) -> (usize, Result<()>) {
     }
 }
 
-/// Whether a communicator does it on a device's memory.
+/// Whether a communicator performs a kind on a device's memory.
 pub fn is_on_device(kind: Kind, communicator: u64) -> bool {
     known(communicator).is_some_and(|known| known.device_function(kind).is_some())
 }
 
-/// For messages. `None` if it is not registered any more.
+/// The name, for messages. `None` if it is not registered any more.
 pub fn name(communicator: u64) -> Option<String> {
     Some(known(communicator)?.name.clone())
 }
@@ -257,8 +257,8 @@ fn known(communicator: u64) -> Option<Arc<Communicator>> {
     TABLE.read().get(communicator as usize).and_then(Weak::upgrade)
 }
 
-/// How many of these, from the first on, must have been done before the last may be: it reads what one makes, or writes where one
-/// reads or writes.
+/// The number of these, from the first on, that must be done before the last: up to one that writes where it reads or writes, or
+/// reads where it writes.
 fn needed(waiting: &[&Pending]) -> usize {
     let Some((last, before)) = waiting.split_last() else { return 0 };
     let meet = |a: &HostTensor, b: &HostTensor| {
@@ -274,7 +274,7 @@ fn needed(waiting: &[&Pending]) -> usize {
 }
 
 impl Pending {
-    /// From what its host operator is called with; `kept` is what that points into.
+    /// From the arguments and results of its host operator; `kept` is the memory that they point into.
     pub fn new(
         kind: Kind,
         (args, outs): (&[HostArg], &[HostTensor]),
@@ -294,10 +294,10 @@ impl Pending {
     }
 }
 
-/// How a collective is done, from what and to what.
+/// Parameters, input and output of a collective.
 type Parts<'a> = (&'a [i64], HostTensor, HostTensor);
 
-/// What a host operator's arguments and results are to a collective; the communicator first.
+/// The communicator and the parts of a collective in the arguments and results of its host operator.
 fn parts<'a>(args: &'a [HostArg], outs: &[HostTensor]) -> Result<(u64, Parts<'a>)> {
     let [x, how, HostArg::Scalar { number: bits, .. }, _, _] = args else {
         return internal!("arguments of a collective: {args:?}");
@@ -312,7 +312,7 @@ fn parts<'a>(args: &'a [HostArg], outs: &[HostTensor]) -> Result<(u64, Parts<'a>
     Ok((*bits, (numbers, x, y)))
 }
 
-/// `location`: of the tensors, if that is not the host.
+/// `location` is that of the tensors, if it is not the host.
 fn run(
     kind: Kind,
     location: Option<Location>,
@@ -326,8 +326,8 @@ fn run(
     communicator.run(kind, location, (numbers, &x, &y))
 }
 
-/// What a collective of `size` ranks makes of `x`. The first dimension is what is split and put together, in the order of
-/// ranks. Errors: `InvalidArgument` for a tensor without dimensions, and one that cannot be split evenly.
+/// The type of the result of a collective of `size` ranks on `x`. The first dimension is split and concatenated, in the order
+/// of ranks. Errors: `InvalidArgument` for a tensor without dimensions, and one that cannot be split evenly.
 pub fn result(kind: Kind, x: &Ty, size: i64) -> Result<Ty> {
     let mut sizes = x.sizes.clone();
     let first = match sizes.first_mut() {
@@ -350,8 +350,8 @@ pub fn result(kind: Kind, x: &Ty, size: i64) -> Result<Ty> {
     Ok(Ty::new(x.dtype, &sizes))
 }
 
-/// What an all_to_all_v makes of `x`: `numbers` are the rows for each of the ranks and then those from each.
-/// Errors: `InvalidArgument` for others than there are.
+/// The type of the result of an all_to_all_v on `x`: `numbers` are the rows for each of the ranks and then those from each.
+/// Errors: `InvalidArgument` if they do not fit `x` and `size`.
 pub fn all_to_all_v_result(x: &Ty, numbers: &[i64], size: i64) -> Result<Ty> {
     let mut sizes = x.sizes.clone();
     let (there, back) = numbers.split_at(numbers.len() / 2);

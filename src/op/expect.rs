@@ -1,4 +1,4 @@
-//! What operators refuse of their operands' numbers, in PyTorch's words.
+//! Conditions on the values of operands, with errors in PyTorch's words.
 
 use super::array::Array;
 use super::{Attr, Eval, Ty, Tys, check};
@@ -7,7 +7,7 @@ use crate::error::{Code, Error, Result};
 
 pub const EXPECT: Eval = Eval::Whole(expect);
 
-/// What must hold. Its number is attribute `what` of [`Op::Expect`](super::Op::Expect).
+/// A condition that must hold. Its number is attribute `what` of [`Op::Expect`](super::Op::Expect).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
     Probabilities,
@@ -69,7 +69,7 @@ impl Expectation {
         Attr::Int(self as i64)
     }
 
-    /// That an attribute says.
+    /// The expectation in an attribute.
     fn of(attr: &Attr) -> Option<Expectation> {
         let Attr::Int(number) = attr else { return None };
         Expectation::ALL.get(usize::try_from(*number).ok()?).copied()

@@ -12,7 +12,7 @@ use std::cell::Cell;
 pub const HOST: Eval = Eval::Whole(call);
 pub const CHECK: Eval = Eval::Whole(|_, _, _| Ok(Vec::new()));
 
-/// For each operand the arguments stand for, in order: `None` a tensor of any type, else a scalar of that kind.
+/// The kind of each operand that the arguments stand for, in order: `None` for a tensor of any type, else that of a scalar.
 fn operands(args: &[NodeArg]) -> impl Iterator<Item = Option<ScalarKind>> {
     args.iter().flat_map(|arg| {
         let scalar = match arg {

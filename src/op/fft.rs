@@ -25,13 +25,13 @@ pub fn fft_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     check::one(x.dtype, &x.sizes)
 }
 
-/// Five for each element and step of a transform that halves its lines.
+/// Five operations for each element and step of a transform that halves its lines.
 pub fn fft_flops(inputs: &[&Ty], _: &[Ty]) -> u64 {
     let n = inputs[0].sizes[inputs[0].rank() - 2].max(1) as u64;
     (inputs[0].numel() as u64 / 2).saturating_mul(5 * u64::from(n.ilog2() + 1))
 }
 
-/// As its definition says: every term of every sum.
+/// By definition: every term of every sum.
 fn fft(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
     let (x, mut y) = (x[0], Array::zeros(&outs[0]));
     let n = outs[0].sizes[outs[0].rank() - 2] as usize;

@@ -41,7 +41,7 @@ pub fn flops(inputs: &[&Ty], _: &[Ty]) -> u64 {
     (inputs[0].numel() as u64).saturating_mul(n).saturating_mul(2)
 }
 
-/// Where each group is along a dimension of `extent`: from the furthest end before it to its own.
+/// The range of each group along a dimension of `extent`: from the furthest end before it to its own.
 pub fn groups(ends: &[i64], extent: usize) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut start = 0;
     ends.iter().map(move |&end| {
@@ -58,7 +58,7 @@ fn grouped_matmul(x: &[&Array], _: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
     let sums = b.ty.rank() == 2;
     let mut y = Array::zeros(&outs[0]);
     for (g, group) in groups(&ends, if sums { k } else { m }).enumerate() {
-        // What of b and of the result is the group's.
+        // The group's parts of b and of the result.
         let (from, to) = if sums { (0, g * m) } else { (g * k, 0) };
         let (rows, terms) = if sums { (0..m, group) } else { (group, 0..k) };
         for row in rows {

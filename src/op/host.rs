@@ -18,12 +18,12 @@ thread_local! {
     static RUNNING_SITE: Cell<Site> = const { Cell::new(0) };
 }
 
-/// Says whose step this thread runs from now on; 0: none.
+/// Sets the call site of the step that this thread runs from now on; 0 for none.
 pub fn set_running_site(site: Site) {
     RUNNING_SITE.set(site);
 }
 
-/// For functions that run here: the call site of their step.
+/// The call site of the step that this thread runs, for its functions.
 pub fn running_site() -> Site {
     RUNNING_SITE.get()
 }
@@ -45,7 +45,7 @@ impl HostTensor {
         HostTensor { data: 0, dtype: DType::U8, sizes: Dims::default() }
     }
 
-    /// The addresses that it takes: none if it is absent.
+    /// Its range of addresses, empty if it is absent.
     pub fn bytes(&self) -> Range<usize> {
         let nbytes = numel(&self.sizes) as usize * self.dtype.size();
         self.data..self.data + if self.data == 0 { 0 } else { nbytes }
@@ -58,20 +58,20 @@ pub type HostArg = Arg<HostTensor, u64>;
 /// Fills every `out` from `args`, which it must not write.
 pub type HostFn = Box<dyn Fn(&[HostArg], &[HostTensor]) -> Result<()> + Send + Sync>;
 
-/// The same of tensors in a device's memory, where it is said to be; done on the location's queue. `Unsupported` when it
-/// cannot: then `function` is called.
+/// The same for tensors in the memory of the location's device; done on the location's queue. Error: `Unsupported` if it
+/// cannot; then `function` is called.
 pub type DeviceFn = Box<dyn Fn(Location, &[HostArg], &[HostTensor]) -> Result<()> + Send + Sync>;
 
-/// Types of the results, of which there are so many, from the arguments; tensors have types, but no memory to read.
+/// Types of the results, whose number is given, from the arguments; tensors have types, but no memory to read.
 pub type ShapeFn = Box<dyn Fn(&[HostArg], usize) -> Result<Vec<Ty>> + Send + Sync>;
 
 pub struct HostOp {
-    /// For people: `aten::nonzero`.
+    /// For messages: `aten::nonzero`.
     pub name: String,
     /// For keys: equal keys behave equally, in every process.
     pub key: String,
     pub function: HostFn,
-    /// Without one the caller says what the results are.
+    /// Without one the caller states the types of the results.
     pub shape: Option<ShapeFn>,
     /// For a GPU. Without one a function is called there too.
     pub cuda: Option<CudaForm>,
@@ -101,8 +101,8 @@ struct Table {
 
 static TABLE: RwLock<Option<Table>> = RwLock::new(None);
 
-/// Adds a host operator; one with an equal key is returned instead if there is one (and `op` is dropped). What it is on a GPU
-/// becomes a part of the key: no program of another source is taken for one of this.
+/// Adds a host operator, or returns the one with an equal key if there is one (and drops `op`). Its CUDA form becomes a part
+/// of the key: no program of another source is taken for one of this.
 pub fn register(mut op: HostOp) -> HostOpId {
     if let Some(form) = &op.cuda {
         op.key = format!("{} cuda:{:032x}", op.key, xxh3_128(format!("{form:?}").as_bytes()));

@@ -1,4 +1,4 @@
-//! Primitives that read or write where an array of indices says. An index out of range (negative ones too) is an
+//! Primitives that read or write at the places in an array of indices. An index out of range (negative ones too) is an
 //! `IndexError`.
 
 use super::array::Array;
@@ -12,7 +12,7 @@ pub const INDEX_ADD: Eval = Eval::Whole(index_add);
 pub const GATHER: Eval = Eval::Whole(gather);
 pub const SCATTER: Eval = Eval::Whole(scatter);
 
-/// How elements that are scattered to one place become one: the last of them, or all with what is there.
+/// The reduction of elements that are scattered to one place: the last of them, or all with the element there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     Last,
@@ -22,7 +22,7 @@ pub enum Reduction {
     Min,
 }
 
-/// Their names.
+/// Names of the reductions, in order.
 pub const REDUCTIONS: [&str; 5] = ["last", "sum", "product", "max", "min"];
 
 impl Reduction {
@@ -33,7 +33,7 @@ impl Reduction {
         Attr::Int(self as i64)
     }
 
-    /// That a scatter says in its attributes.
+    /// The reduction in a scatter's attributes.
     pub fn of(attrs: &[Attr]) -> Reduction {
         Reduction::ALL[attrs[1].int() as usize]
     }
@@ -120,10 +120,10 @@ pub fn scatter_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
 
 // ---- meanings
 
-/// Stands for several numbers of which that for a dimension is out of range: `NO_ROW + dimension`.
+/// `NO_ROW + dimension` stands for several indices, of which that for the dimension is out of range.
 pub const NO_ROW: i64 = i64::MIN;
 
-/// The error of a primitive that meets such a number, in PyTorch's words.
+/// The error of a primitive that meets an index out of range, in PyTorch's words.
 pub fn out_of_range(op: Op, index: i64, axis: usize, size: i64) -> Error {
     let text = match (op, index.wrapping_sub(NO_ROW)) {
         (_, dimension @ 0..64) => format!("an index is out of bounds for dimension {dimension}"),
@@ -138,7 +138,7 @@ pub fn out_of_range(op: Op, index: i64, axis: usize, size: i64) -> Error {
     )
 }
 
-/// The check of numbers along a dimension.
+/// Checks indices along a dimension.
 pub fn in_range(op: Op, axis: usize, size: i64) -> impl Fn(i64) -> Result<usize> {
     move |i| match (0..size).contains(&i) {
         true => Ok(i as usize),
@@ -165,7 +165,7 @@ impl Reduced {
         Reduced { ty: base.ty.clone(), floats, ints }
     }
 
-    /// Reduces element `from` of `x` and element `to` to one.
+    /// Reduces element `from` of `x` into element `to`.
     fn take(&mut self, how: Reduction, to: usize, x: &Array, from: usize) {
         if self.ty.dtype.is_float() {
             let (a, b) = (self.floats[to], x.f64(from));

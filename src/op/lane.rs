@@ -1,4 +1,4 @@
-//! A lane: a thread of its own that does a communicator's collectives, one after the other, while the program computes.
+//! A lane: a thread of its own that performs a communicator's collectives, one after the other, while the program computes.
 
 use crate::error::{Code, Error, Result, panic_text};
 use crate::thread;
@@ -8,10 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// How many of those that wait the function of a lane sees at once.
+/// Maximum number of waiting jobs that the function of a lane sees at once.
 const SEEN: usize = 32;
 
-/// Does the first of these, and as many of the following as it likes, as one: how many, and how they ended.
+/// Performs the first of these, and as many of the following as it likes, as one; returns their number and their result.
 pub type Perform<W> = fn(&[&W]) -> (usize, Result<()>);
 
 /// The thread starts with the first work, and ends after the last one once the lane is dropped.
@@ -27,7 +27,7 @@ struct Queue<W> {
 
 struct Waiting<W> {
     jobs: VecDeque<Arc<Job<W>>>,
-    /// The lane is gone: nothing comes any more.
+    /// The lane was dropped: no more jobs come.
     is_closed: bool,
 }
 
@@ -37,7 +37,7 @@ struct Job<W> {
     ticket: Ticket,
 }
 
-/// Something on a lane, which ends in any case.
+/// A job on a lane, which ends in any case.
 #[derive(Clone)]
 pub struct Ticket(Arc<State>);
 
@@ -47,15 +47,15 @@ struct State {
     changed: Condvar,
 }
 
-/// How it ended.
+/// The end of a job.
 #[derive(Clone, Debug)]
 pub struct Ended {
     pub result: Result<()>,
     pub began_at: Instant,
     pub ended_at: Instant,
-    /// It was done as one with what came before it.
+    /// It was performed as one with the job before it.
     pub was_merged: bool,
-    /// It was not done: what it comes after had failed.
+    /// It was not performed: the job that it depends on had failed.
     pub was_skipped: bool,
 }
 
@@ -64,8 +64,8 @@ impl<W: Send + Sync + 'static> CollectiveLane<W> {
         CollectiveLane { perform, queue: Mutex::default() }
     }
 
-    /// Does `work` after everything that was put on the lane before. If `before`, one of these, has failed, it is not done,
-    /// and fails with the same error. Error: `OutOfMemory` when the system starts no thread.
+    /// Performs `work` after everything that was put on the lane before. If `before`, one of these, has failed, it is not
+    /// performed, and fails with the same error. Error: `OutOfMemory` when the system starts no thread.
     pub fn put(&self, before: Option<Ticket>, work: W) -> Result<Ticket> {
         let mut queue = self.queue.lock();
         let queue = match &*queue {
@@ -102,7 +102,7 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> Queue<W> {
-    /// Waits for work and does it. `false`: there will be none.
+    /// Waits for work and performs it. `false` if there will be none.
     fn perform_next(&self, perform: Perform<W>) -> bool {
         let mut seen: Vec<Arc<Job<W>>> = {
             let mut state = self.state.lock();
@@ -115,7 +115,7 @@ impl<W> Queue<W> {
             state.jobs.iter().take(SEEN).cloned().collect()
         };
         let began_at = Instant::now();
-        // What comes before the first has ended; of the others it may be among those that are seen.
+        // The job that the first depends on has ended; those of the others may be among the seen ones.
         let spoiled = seen.iter().position(|job| job.is_spoiled());
         let (count, result) = match spoiled {
             Some(0) => (1, seen[0].before.as_ref().map_or(Ok(()), |before| before.wait().result)),
@@ -131,7 +131,7 @@ impl<W> Queue<W> {
         self.state.lock().jobs.drain(..count);
         for (n, job) in seen.into_iter().take(count).enumerate() {
             let ticket = job.ticket.clone();
-            // What it keeps is free when others learn that it has ended.
+            // Its memory is freed before others learn that it has ended.
             drop(job);
             let (was_merged, was_skipped) = (n > 0, spoiled == Some(0));
             let result = result.clone();
@@ -144,7 +144,7 @@ impl<W> Queue<W> {
 }
 
 impl<W> Job<W> {
-    /// Whether what it comes after has failed.
+    /// Whether the job that it depends on has failed.
     fn is_spoiled(&self) -> bool {
         let before = self.before.as_ref().map(|before| before.0.ended.lock());
         before.is_some_and(|ended| ended.as_ref().is_some_and(|ended| ended.result.is_err()))

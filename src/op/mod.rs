@@ -1,6 +1,6 @@
-//! What exists in the IR: one row per primitive in [`table`], each with its own meaning.
+//! The primitives of the IR: one row each in [`table`], with a meaning of its own.
 //!
-//! **Invariant:** touches shapes, dtypes and structure only. Nothing outside this room asks "which op is this?"
+//! **Invariant:** touches shapes, dtypes and structure only. Nothing outside this module asks "which op is this?"
 //! to learn a shape, a type or a meaning: it reads the row. (Backends match on ops to choose kernels.)
 
 pub mod arg;
@@ -90,12 +90,12 @@ pub enum Attr {
     Types(Vec<Ty>),
     /// Arguments of a CPU fallback.
     Args(Vec<NodeArg>),
-    /// What a module, or a part of a loop, computes.
+    /// The program of a module, or of a part of a loop.
     Body(Arc<Body>),
 }
 
-/// The names of what an attribute of this name chooses from; the attribute is the place in the list. Callers say the name: a
-/// number would be taken for one that may vary.
+/// The names that an attribute of this name chooses from; its value is the place in the list. Callers pass the name: a number
+/// would be taken for one that may vary.
 pub fn choices(attr: &str) -> Option<&'static [&'static str]> {
     match attr {
         "cell" => Some(&nn::CELLS),
@@ -107,7 +107,7 @@ pub fn choices(attr: &str) -> Option<&'static [&'static str]> {
 /// Attributes of a node, in the order of the row's `attrs` names.
 pub type Attrs = SmallVec<[Attr; 1]>;
 
-/// What family a primitive belongs to; passes and planners decide by class, not by op.
+/// Family of a primitive; passes and planners decide by class, not by op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// No inputs: program inputs, scalars, constants.
@@ -124,7 +124,7 @@ pub enum Class {
     Composite,
     /// Computes programs of its own, which are its attributes: a module of a second engine, a loop.
     Nested,
-    /// Has effects: it runs, in the order of its kind, whether or not somebody wants a result.
+    /// Has effects: it runs, in the order of its kind, whether or not its results are used.
     Host,
 }
 
@@ -145,11 +145,11 @@ impl Arity {
     }
 }
 
-/// One element of each operand to the element of the result.
+/// Maps one element of each operand to the element of the result.
 pub type FloatFn = fn(&[f64]) -> f64;
 /// As [`FloatFn`]; `None` is a division by zero.
 pub type IntFn = fn(&[i64]) -> Option<i64>;
-/// Operands, attributes and output types to outputs.
+/// Maps operands, attributes and output types to outputs.
 pub type WholeFn = fn(&[&Array], &[Attr], &[Ty]) -> Result<Vec<Array>>;
 
 /// How the reference computes a primitive: slowly and obviously.
@@ -164,7 +164,7 @@ pub enum Eval {
     External,
 }
 
-/// Everything that is known of a primitive.
+/// All facts about a primitive.
 pub struct Row {
     pub op: Op,
     /// Name in the text form.
@@ -179,36 +179,36 @@ pub struct Row {
     /// Arithmetic operations of the whole node, given the types of its inputs and outputs.
     pub flops: fn(&[&Ty], &[Ty]) -> u64,
     pub doc: &'static str,
-    /// Results; of a host operator as many as its attributes say.
+    /// Number of results; a host operator's depends on its attributes.
     pub results: usize,
     /// Neutral element of a reduction, as f64.
     pub neutral: Option<f64>,
     /// Whether a reduction folds numbers in any order, and so may end a fused region.
     pub folds: bool,
-    /// What an element takes to compute, of a simple instruction 1.
+    /// Cost of computing an element, 1 for a simple instruction.
     pub work: u32,
-    /// How many units in the last place of f32 a backend's function may be off, for all arguments.
+    /// Maximum error of a backend's function in units in the last place of f32, for all arguments.
     pub ulps: f64,
     /// Whether results are operands' numbers or rounded in one defined way: every backend computes the same bits.
     pub exact: bool,
-    /// Whether a float result jumps where an operand changes a little.
+    /// Whether a small change of an operand may make a float result jump.
     pub jumps: bool,
-    /// Whether it refuses some numbers where its result is of a dtype: an index out of range, an integer divided by zero.
+    /// Whether it refuses some values if its result has this dtype: an index out of range, an integer divided by zero.
     pub refuses: fn(DType) -> bool,
-    /// Which layouts kernels read, by operand; the last one stands for all that follow.
+    /// Layouts that kernels read, by operand; the last one holds for all that follow.
     pub layouts: &'static [LayoutRequirement],
-    /// Operands, from the first, that kernels over dense rows read from half types though the others are f32. 0: it is no
-    /// such kernel.
+    /// Number of operands, from the first, that kernels over dense rows read from half types even if the others are f32; 0 if it
+    /// has no such kernel.
     pub by_rows: usize,
-    /// Whether computing it again is cheaper than to keep its results.
+    /// Whether computing it again is cheaper than keeping its results.
     pub repeatable: bool,
-    /// Whether it has as many nodes as a size says where it is decomposed: such programs are no templates for each other.
+    /// Whether its decomposition has a number of nodes that depends on a size: such programs are no templates for each other.
     pub unrolls: bool,
-    /// The function of CUDA's math library that it is on f64; with an `f` behind its name, on f32.
+    /// Its function of CUDA's math library on f64; with an `f` appended to the name, on f32.
     pub cuda: &'static str,
 }
 
-/// What a row says unless it says otherwise.
+/// The facts that a row does not state.
 const DEFAULT: Row = Row {
     op: Op::Input,
     name: "",
@@ -239,7 +239,7 @@ const DEFAULT: Row = Row {
 pub enum LayoutRequirement {
     /// Any strides, 0 included.
     Strided,
-    /// Any strides but for the last dimension, which has stride 1.
+    /// Any strides except in the last dimension, which has stride 1.
     Rows,
     /// Dense and row-major, at any offset.
     Dense,
@@ -288,12 +288,12 @@ impl Op {
         self.row().class
     }
 
-    /// Whether it draws random numbers: a leaf of which every element is computed, from a generator's state and its place.
+    /// Whether it draws random numbers: a leaf whose elements are each computed, from a generator's state and their place.
     pub fn draws(self) -> bool {
         matches!(self, Op::Random | Op::RandomBits)
     }
 
-    /// Whether it refuses some numbers where its result is of `dtype`.
+    /// Whether it refuses some values if its result has `dtype`.
     pub fn refuses(self, dtype: DType) -> bool {
         (self.row().refuses)(dtype)
     }
@@ -359,7 +359,7 @@ impl PartialEq for Attr {
             (Attr::Ints(a), Attr::Ints(b)) => a == b,
             (Attr::DType(a), Attr::DType(b)) => a == b,
             (Attr::Types(a), Attr::Types(b)) => a == b,
-            // Debug text tells -0.0 from 0.0 and spells every NaN alike.
+            // Debug text distinguishes -0.0 from 0.0 and is the same for every NaN.
             (Attr::Args(a), Attr::Args(b)) => format!("{a:?}") == format!("{b:?}"),
             (Attr::Body(a), Attr::Body(b)) => a == b,
             _ => false,

@@ -39,7 +39,7 @@ impl Body {
     }
 }
 
-/// The body that a node's attributes say.
+/// The body in a node's attributes.
 pub fn body(attrs: &[Attr]) -> Option<&std::sync::Arc<Body>> {
     match attrs {
         [Attr::Body(body)] => Some(body),
@@ -52,7 +52,7 @@ pub fn module_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     results_of(body, inputs)
 }
 
-/// The types of a body's results. Looks at all of it: whoever has the types may run it.
+/// The types of a body's results. Checks all of it: a body that has types may be run.
 pub fn results_of(body: &Body, inputs: &[&Ty]) -> Result<Tys> {
     if !inputs.iter().copied().eq(&body.operands) {
         return check::wrong_operands("those of its body", inputs);
@@ -84,7 +84,7 @@ fn run(inputs: &[&Array], attrs: &[Attr], _: &[Ty]) -> Result<Vec<Array>> {
     computed(body, inputs.iter().map(|&array| array.clone()).collect())
 }
 
-/// What a body makes of its operands, slowly and obviously.
+/// The results of a body on these operands, computed slowly and obviously.
 pub fn computed(body: &Body, mut values: Vec<Array>) -> Result<Vec<Array>> {
     for node in &body.nodes {
         let operands: Vec<&Array> = node.inputs.iter().map(|&v| &values[v as usize]).collect();

@@ -130,7 +130,7 @@ fn strided_view(base: &Ty, attrs: &[Attr]) -> Result<Layout> {
     Ok(layout)
 }
 
-/// What `as_strided` and `as_strided_scatter` look at, of an array's elements in their order.
+/// The view of an array's flat elements that `as_strided` and `as_strided_scatter` use.
 pub fn view_of(attrs: &[Attr]) -> Layout {
     let [sizes, strides] = [0, 1].map(|n| Dims::from_slice(attrs[n].ints()));
     Layout { sizes, strides, offset: attrs[2].int() }
@@ -238,7 +238,7 @@ fn read(x: &Array, layout: &Layout, out: &Ty) -> Result<Vec<Array>> {
     Ok(vec![y])
 }
 
-/// Puts the elements of `x`, in order, where `layout` names.
+/// Puts the elements of `x`, in order, at the places that `layout` names.
 fn write(y: &mut Array, layout: &Layout, x: &Array) {
     for (from, to) in layout.indices().enumerate() {
         y.set_raw(to as usize, x.raw(from));

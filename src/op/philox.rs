@@ -1,12 +1,12 @@
 //! Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): a counter-based generator,
-//! so that element `i` of a random array is a function of (seed, offset, i) and of nothing else. Inlined always, into loops that are
+//! so that element `i` of a random array is a function of (seed, offset, i) only. Always inlined, into loops that are
 //! compiled for the processor.
 
 use super::array::Array;
 use crate::dtype::DType;
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// The golden ratio and √3 − 1: what the key grows by each round.
+/// The golden ratio and √3 − 1: the increments of the key each round.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
@@ -18,7 +18,7 @@ fn philox(key: u64, counter: u64, above: u32) -> [u32; 4] {
     generate([key as u32, (key >> 32) as u32], counter)
 }
 
-/// What random words are made into, four elements of a counter.
+/// An element type that random words are turned into, four elements for each counter.
 pub trait Drawn: Copy {
     fn four(seed: u64, counter: u64) -> [Self; 4];
 }
@@ -31,11 +31,11 @@ impl Drawn for f32 {
     }
 }
 
-/// Whole: the upper words are those of another counter, so that as many counters make as many elements of both types.
+/// All 64 bits: the upper words are those of another counter, so that counters make equally many elements of both types.
 impl Drawn for i64 {
     #[inline(always)]
     fn four(seed: u64, counter: u64) -> [i64; 4] {
-        // No closure makes them: it would not always be part of the loop.
+        // Not by a closure: it would not always be part of the loop.
         let [a, b, c, d] = philox(seed, counter, 0);
         let [e, f, g, h] = philox(seed, counter, 1);
         let both = |lower: u32, upper: u32| (u64::from(upper) << 32 | u64::from(lower)) as i64;
@@ -43,13 +43,13 @@ impl Drawn for i64 {
     }
 }
 
-/// Element `index` of what is drawn by (seed, offset).
+/// Element `index` of the numbers drawn by (seed, offset).
 #[inline]
 pub fn drawn<T: Drawn>(seed: u64, offset: u64, index: u64) -> T {
     T::four(seed, offset.wrapping_add(index / 4))[(index % 4) as usize]
 }
 
-/// Element `i` of an array of either type: that which is drawn by `[seed, offset, index]`.
+/// Sets element `i` of an array of either type to the number that is drawn by `[seed, offset, index]`.
 pub fn set(y: &mut Array, i: usize, [seed, offset, index]: [u64; 3]) {
     match y.ty.dtype {
         DType::I64 => y.set_i64(i, drawn(seed, offset, index)),

@@ -182,7 +182,7 @@ pub fn scaled_matmul_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
 
 // ---- cost
 
-/// One per element that goes in.
+/// One per element of the operand.
 pub fn flops(inputs: &[&Ty], _: &[Ty]) -> u64 {
     inputs[0].numel() as u64
 }
@@ -200,7 +200,7 @@ pub fn matmul_flops(inputs: &[&Ty], outputs: &[Ty]) -> u64 {
 
 // ---- meanings
 
-/// For every element of the result, the flat indices of the elements of `x` it is made of, in order.
+/// For every element of the result, the flat indices of the elements of `x` that it is reduced from, in order.
 fn groups(x: &Ty, axes: &[i64]) -> (Layout, Layout) {
     let full = Layout::contiguous(&x.sizes);
     let inner: Dims = axes.into();

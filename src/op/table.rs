@@ -11,7 +11,7 @@
 //! * `cpu (short |a| vector)` or `(long …)`, for `backend::cpu::tile`: a function of one vector of f32 that takes few
 //!   or many instructions; `(own)` has a loop of its own there;
 //! * `decomposed (rule)`, for `passes::decompose`: a composite in other primitives;
-//! * `padded (rule)`, for `passes::padding::rules`: what it is in a trace that is padded to longer sizes. Pointwise rows share one.
+//! * `padded (rule)`, for `passes::padding::rules`: its form in a trace that is padded to longer sizes. Pointwise rows share one.
 
 use super::Arity::{AtLeast, Between, Exactly};
 use super::Class::*;

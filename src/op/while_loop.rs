@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub const WHILE: Eval = Eval::Whole(run);
 
-/// The condition and a round, as a node's attributes say.
+/// The condition and the round in a node's attributes.
 pub fn parts(attrs: &[Attr]) -> Option<[&Arc<Body>; 2]> {
     match attrs {
         [Attr::Body(condition), Attr::Body(round)] => Some([condition, round]),

@@ -1,22 +1,22 @@
 //! The part of `pjrt_c_api.h` that is used, as a table of functions and the structs that they take.
 //!
-//! Everything here is as in version 0.81 of the header. Within major version 0 functions and fields stay where they are since
-//! minor version 57; new ones go to the ends. `tests/openxla` compares every number with a header.
+//! Everything here is as in version 0.81 of the header. Within major version 0, functions and fields have kept their places
+//! since minor version 57; new ones are appended. `tests/openxla` compares every number with a header.
 #![expect(unsafe_code, reason = "tables and structs of another library's C header")]
 
 use crate::dtype::DType;
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
-/// The only major version that there is.
+/// The only major version so far.
 pub const MAJOR: c_int = 0;
-/// Before it functions of the table had other places.
+/// The oldest supported minor version: before it, functions had other places in the table.
 pub const OLDEST_MINOR: c_int = 57;
 
 /// Bytes before the first function of the table.
 const HEAD: usize = size_of::<Api>();
 
-/// How the table of functions begins.
+/// The beginning of the table of functions.
 #[repr(C)]
 pub struct Api {
     pub struct_size: usize,
@@ -41,10 +41,10 @@ pub enum RawLoaded {}
 pub enum RawExecutable {}
 pub enum RawSerialized {}
 
-/// The value of a C expression where the header is included, and what this file takes it for.
+/// A C expression over the header's names, and the value that this file assumes for it.
 pub type Fact = (String, usize);
 
-/// Structs by their names in C, each with the size and the extensions that all of them begin with.
+/// Structs by their names in C. All of them begin with a size and extensions.
 macro_rules! structs {
     ($($name:ident $c:literal { $($field:ident: $ty:ty,)* })*) => {
         $(
@@ -56,7 +56,7 @@ macro_rules! structs {
             }
 
             impl $name {
-                /// All zeros, but for its size.
+                /// All zeros, except for its size.
                 pub fn zeroed() -> $name {
                     // SAFETY: pointers and numbers, which may be zero.
                     let mut made: $name = unsafe { std::mem::zeroed() };
@@ -217,10 +217,10 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Errors: which function the table lacks.
+            /// Errors: the table lacks a function.
             ///
             /// # Safety
-            /// `api` is a table of a version that this file knows, readable for the size that it says.
+            /// `api` is a table of a version that this file knows, readable for the size that it states.
             pub unsafe fn of(api: *const Api) -> Result<Functions, String> {
                 // SAFETY: the caller's promise.
                 let size = unsafe { (*api).struct_size };
@@ -341,7 +341,7 @@ pub fn element_type(dtype: DType) -> Option<c_int> {
     ELEMENTS.iter().find(|row| row.0 == dtype).map(|row| row.2)
 }
 
-/// What a header must say for this file to be right.
+/// The facts about the header that this file relies on.
 pub fn facts() -> Vec<Fact> {
     let elements =
         ELEMENTS.iter().map(|row| (format!("PJRT_Buffer_Type_{}", row.1), row.2 as usize));

@@ -1,5 +1,5 @@
-//! What primitives refuse and XLA does not: an integer divided by zero, an index out of range. The module returns what decides
-//! it beside its results.
+//! Checks for numbers that primitives refuse and XLA does not: a zero as divisor of integers, an index out of range. The module
+//! returns the numbers that decide them beside its results.
 
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
@@ -15,16 +15,16 @@ pub struct Check {
 }
 
 enum What {
-    /// 1 where a divisor is zero.
+    /// 1 if a divisor is zero.
     Divisor,
     /// The least index if it is negative, else the greatest.
     Index { axis: usize, size: i64 },
-    /// 1 where it does not hold.
+    /// 1 if the expectation does not hold.
     Expected,
 }
 
 impl Check {
-    /// The error that the node has, if its number says so.
+    /// Errors: that of the node, if its number signals one.
     pub fn result(&self, number: &Array) -> Result<()> {
         let number = number.i64(0);
         let error = match self.what {
@@ -43,7 +43,7 @@ impl Check {
 }
 
 impl Check {
-    /// Whether a number says that something was refused. Error: `Unsupported` where every number does.
+    /// Whether a number signals a refusal. Error: `Unsupported` where every number does.
     pub fn refuses<'m>(&self, number: V<'m>) -> Result<V<'m>> {
         match self.what {
             What::Index { size: 0, .. } => {
@@ -67,7 +67,7 @@ pub fn may_refuse(graph: &Graph, node: &Node) -> bool {
     node.outputs().any(|v| node.op.refuses(graph.ty(v).dtype)) && !is_quotient()
 }
 
-/// The integer that every element of a value is.
+/// The integer that every element of a value equals, if it is known.
 fn constant(graph: &Graph, v: ValueId) -> Option<i64> {
     let node = graph.maker(v);
     match node.op {
@@ -78,7 +78,7 @@ fn constant(graph: &Graph, v: ValueId) -> Option<i64> {
 }
 
 /// The check of a node of the new graph, if it needs one, and its number. Errors: `Unsupported` for a primitive that refuses
-/// numbers, and that nothing here checks.
+/// numbers but has no check here.
 pub fn check<'m>(graph: &Graph, node: &Node, x: &[V<'m>]) -> Result<Option<(Check, V<'m>)>> {
     if !may_refuse(graph, node) {
         return Ok(None);
@@ -87,7 +87,7 @@ pub fn check<'m>(graph: &Graph, node: &Node, x: &[V<'m>]) -> Result<Option<(Chec
     Ok(found.map(|(what, number)| (Check { node: node.clone(), what }, number)))
 }
 
-/// What decides whether a node refuses its numbers. `None`: it has none.
+/// The kind of a node's check, and the number that decides it. `None`: there is nothing to check.
 fn number<'m>(node: &Node, x: &[V<'m>]) -> Result<Option<(What, V<'m>)>> {
     let any = |v: V<'m>, op: Op| {
         let axes: Vec<i64> = (0..v.rank() as i64).collect();

@@ -1,4 +1,4 @@
-//! Clients, executables and arrays of a plugin, each destroyed once by whoever owns it.
+//! Clients, executables and arrays of a plugin, each destroyed once by its owner.
 #![expect(unsafe_code, reason = "calls of a plugin's functions")]
 
 use super::api::{
@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::{Arc, Weak};
 
-/// A kind of object that a plugin hands out.
+/// A kind of object that a plugin returns.
 trait Object {
     /// # Safety
     /// `raw` is of this plugin and not used again.
@@ -41,7 +41,7 @@ objects! {
     RawExecutable ExecutableDestroy { executable } executable_destroy;
 }
 
-/// An object that is destroyed at the end.
+/// An object that is destroyed on drop.
 struct Owned<T: Object> {
     plugin: &'static Plugin,
     raw: *mut T,
@@ -53,7 +53,7 @@ unsafe impl<T: Object> Send for Owned<T> {}
 unsafe impl<T: Object> Sync for Owned<T> {}
 
 impl<T: Object> Owned<T> {
-    /// Error: the plugin handed out none.
+    /// Error: the plugin returned none.
     ///
     /// # Safety
     /// `raw` is NULL or an object of this plugin that nobody else destroys.
@@ -67,7 +67,7 @@ impl<T: Object> Owned<T> {
 
 impl<T: Object> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: it is this plugin's, and this is its end. An error of it tells nobody anything.
+        // SAFETY: the object is this plugin's, and not used again. An error on its destruction is of no use.
         unsafe {
             let error = T::destroy(self.plugin, self.raw);
             if !error.is_null() {
@@ -79,7 +79,7 @@ impl<T: Object> Drop for Owned<T> {
 }
 
 impl Owned<RawEvent> {
-    /// Errors: those of what it stands for.
+    /// Errors: those of the operation that the event stands for.
     fn wait(&self, doing: &str) -> Result<()> {
         let mut args = api::EventAwait { event: self.raw, ..api::EventAwait::zeroed() };
         // SAFETY: an event of this plugin.
@@ -87,10 +87,10 @@ impl Owned<RawEvent> {
     }
 }
 
-/// What a plugin computes with.
+/// A PJRT client and its first addressable device.
 pub struct Client {
     raw: Owned<RawClient>,
-    /// The first; it lives as long as the client.
+    /// The first one; it lives as long as the client.
     device: *mut RawDevice,
     /// `cpu`, `cuda`, …
     platform: String,
@@ -101,7 +101,7 @@ unsafe impl Send for Client {}
 // SAFETY: as above.
 unsafe impl Sync for Client {}
 
-/// While somebody has a plugin's client, everybody has the same.
+/// The clients in use: all users of a plugin share one.
 static CLIENTS: Mutex<Vec<(&Plugin, Weak<Client>)>> = Mutex::new(Vec::new());
 
 fn current(clients: &[(&Plugin, Weak<Client>)], plugin: &Plugin) -> Option<Arc<Client>> {
@@ -109,7 +109,7 @@ fn current(clients: &[(&Plugin, Weak<Client>)], plugin: &Plugin) -> Option<Arc<C
 }
 
 impl Client {
-    /// The client of a plugin that is there, or a new one.
+    /// The client of a plugin that is in use, or a new one.
     pub(super) fn of(plugin: &'static Plugin) -> Result<Arc<Client>> {
         plugin.check()?;
         if let Some(client) = current(&CLIENTS.lock(), plugin) {
@@ -117,7 +117,7 @@ impl Client {
         }
         let made = Arc::new(Client::new(plugin)?);
         let mut clients = CLIENTS.lock();
-        // Another thread may have been faster; the one of the two that goes is destroyed without the lock.
+        // Another thread may have been faster; the client that is not used is destroyed without the lock.
         let client = current(&clients, plugin).unwrap_or_else(|| made.clone());
         clients.retain(|(of, _)| !std::ptr::eq(*of, plugin));
         clients.push((plugin, Arc::downgrade(&client)));
@@ -194,7 +194,7 @@ impl Client {
         self.loaded(raw, inputs, outputs)
     }
 
-    /// What [`Loaded::serialized`] of the same plugin gave. Error: `Unsupported` where it cannot read them.
+    /// Restores the bytes of [`Loaded::serialized`] of the same plugin. Error: `Unsupported` where it cannot read them.
     pub(super) fn restore(
         self: &Arc<Client>,
         bytes: &[u8],
@@ -220,7 +220,7 @@ impl Client {
         self.loaded(raw, inputs, outputs)
     }
 
-    /// Error: it has another number of results.
+    /// Error: the executable has another number of results.
     fn loaded(
         self: &Arc<Client>,
         raw: Owned<RawLoaded>,
@@ -235,7 +235,7 @@ impl Client {
         Ok(Loaded { raw, inputs, outputs, client: self.clone() })
     }
 
-    /// An array as the plugin has it: `bytes` themselves where they lie as it wants them (aligned to 64 bytes), else a copy.
+    /// An array of the plugin: `bytes` themselves if they are aligned as it requires (to 64 bytes), else a copy.
     fn argument<'b>(&self, ty: &Ty, bytes: &'b [u8]) -> Result<Argument<'b>> {
         let plugin = self.raw.plugin;
         let mut args = api::BufferFromHostBuffer {
@@ -266,7 +266,7 @@ impl Client {
     }
 }
 
-/// What the plugin is doing.
+/// The plugin's action, for errors.
 const LOOKING: &str = "looking at what it compiled";
 
 fn inner(loaded: &Owned<RawLoaded>) -> Result<Owned<RawExecutable>> {
@@ -289,9 +289,9 @@ fn number_of_outputs(loaded: &Owned<RawLoaded>) -> Result<usize> {
     Ok(count.num_outputs)
 }
 
-/// An input as the plugin has it. It ends when the plugin reads the bytes no more.
+/// An input in the plugin. Its drop waits until the plugin no longer reads the bytes.
 struct Argument<'b> {
-    /// `None` at the end only.
+    /// `None` only during the drop.
     buffer: Option<Owned<RawBuffer>>,
     done: Owned<RawEvent>,
     bytes: PhantomData<&'b [u8]>,
@@ -300,14 +300,14 @@ struct Argument<'b> {
 impl Drop for Argument<'_> {
     fn drop(&mut self) {
         self.buffer = None;
-        // Whatever went wrong: the bytes are free again.
+        // Even after an error, the bytes are free again.
         self.done.wait("").ok();
     }
 }
 
 /// A function that a plugin compiled.
 pub struct Loaded {
-    // Before the client.
+    // Dropped before the client.
     raw: Owned<RawLoaded>,
     inputs: Vec<Ty>,
     outputs: Vec<Ty>,
@@ -315,8 +315,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Runs it, and waits. Inputs are dense and row-major, of as many bytes as their types, and free again when this returns. Those
-    /// that lie at multiples of 64 bytes need not be copied.
+    /// Runs the function, and waits. Inputs are dense and row-major, of as many bytes as their types, and free again when this
+    /// returns. Those that are aligned to 64 bytes need not be copied.
     pub fn run(&self, inputs: &[&[u8]]) -> Result<Results<'_>> {
         self.raw.plugin.check()?;
         fits("inputs", &self.inputs, inputs.iter().map(|bytes| bytes.len()))?;
@@ -328,7 +328,7 @@ impl Loaded {
         Ok(results)
     }
 
-    /// What [`Client::restore`] makes it of in another process. `None`: the plugin writes none.
+    /// The bytes from which [`Client::restore`] makes it in another process. `None`: the plugin writes no executables.
     pub fn serialized(&self) -> Result<Option<Vec<u8>>> {
         let plugin = self.raw.plugin;
         let (Some(function), Some(_)) =
@@ -421,14 +421,14 @@ impl Loaded {
     }
 }
 
-/// What a run gave, in the plugin's memory.
+/// The results of a run, in the plugin's memory.
 pub struct Results<'l> {
     arrays: Vec<Owned<RawBuffer>>,
     of: &'l Loaded,
 }
 
 impl Results<'_> {
-    /// Dense and row-major, to memory of as many bytes as their types. Errors: the plugin's, `torn`.
+    /// Copies the results, dense and row-major, to memory of as many bytes as their types. Errors: the plugin's, `torn`.
     pub fn copy_to(&self, outputs: &mut [&mut [u8]]) -> Result<()> {
         fits("results", &self.of.outputs, outputs.iter().map(|bytes| bytes.len()))?;
         let mut copies = self.arrays.iter().zip(outputs);
@@ -454,7 +454,7 @@ impl Results<'_> {
     }
 }
 
-/// Error: not as many arrays, or bytes of one, as there are types.
+/// Error: the number of arrays, or the bytes of one, do not match the types.
 fn fits(what: &str, types: &[Ty], bytes: impl ExactSizeIterator<Item = usize>) -> Result<()> {
     let count = bytes.len();
     match count == types.len() && types.iter().map(Ty::nbytes).eq(bytes) {

@@ -1,4 +1,4 @@
-//! A graph as XLA is to have it: with results that say what its primitives refuse, and without what XLA computes otherwise.
+//! Lowers a graph for XLA: adds results that signal refused numbers, and replaces primitives that XLA computes differently.
 
 use super::checks::{Check, check};
 use crate::dtype::DType;
@@ -24,14 +24,14 @@ pub fn lower(graph: &Graph) -> Result<(Graph, Vec<Check>)> {
 struct Lowered<'m> {
     results: Vec<V<'m>>,
     checks: Vec<Check>,
-    /// Of each check.
+    /// The number of each check.
     numbers: Vec<V<'m>>,
 }
 
 fn lowered<'m>(math: &'m Math, graph: &Graph) -> Result<Lowered<'m>> {
     let mut new: Vec<ValueId> = Vec::with_capacity(graph.values.len());
     let (mut checks, mut numbers) = (Vec::new(), Vec::new());
-    // Nodes of this kind keep alive what nobody reads; here that is a result.
+    // Nodes of this kind keep unread values alive; here the number of a check is a result.
     for node in graph.nodes.iter().filter(|node| node.op != Op::Check) {
         math.set_origin(node.site, node.record);
         let x: Vec<V> = node.inputs.iter().map(|v| math.wrap(new[v.0 as usize])).collect();
@@ -55,8 +55,8 @@ fn lowered<'m>(math: &'m Math, graph: &Graph) -> Result<Lowered<'m>> {
     Ok(Lowered { results, checks, numbers })
 }
 
-/// A loop that carries the numbers of its round's checks beside its values: each stays what it is once it says that something was
-/// refused, which also ends the loop.
+/// A loop that carries the numbers of its round's checks beside its values: each keeps its value once it signals a refusal, which
+/// also ends the loop.
 fn while_loop<'m>(math: &'m Math, node: &Node, x: &[V<'m>]) -> Result<Lowered<'m>> {
     let Some([condition, round]) = parts(&node.attrs) else {
         return internal!("no parts of a loop");
@@ -64,7 +64,7 @@ fn while_loop<'m>(math: &'m Math, node: &Node, x: &[V<'m>]) -> Result<Lowered<'m
     let inner = Math::default();
     let Lowered { mut results, checks, numbers } = lowered(&inner, &graph_of(round))?;
     let (carried, count) = (results.len(), checks.len());
-    // Inputs behind all others, which `place` puts behind the carried values.
+    // Inputs after all others, which `place` puts behind the carried values.
     let number = Ty::new(DType::I64, &[]);
     let before =
         |math: &Math, k: usize| math.build(|b| b.input((x.len() + k) as u32, number.clone())).id;
@@ -106,7 +106,8 @@ fn while_loop<'m>(math: &'m Math, node: &Node, x: &[V<'m>]) -> Result<Lowered<'m
     Ok(Lowered { results, checks, numbers })
 }
 
-/// By repeated squaring. XLA rewrites powers of integers as if they were real: `a / b^c` becomes `a * b^-c`, and `0^-1` is `1 / 0`.
+/// Powers of integers by repeated squaring. XLA rewrites these as if they were real: `a / b^c` becomes `a * b^-c`, and `0^-1` is
+/// `1 / 0`.
 fn power<'m>(base: V<'m>, exponent: V<'m>) -> V<'m> {
     let dtype = base.dtype();
     let int = |n: i64| base.math().constant_int(n, dtype);

@@ -1,12 +1,12 @@
 //! OpenXLA as a second engine: modules of StableHLO compiled and run by a plugin of the PJRT C API, which is loaded when one is
 //! named.
 //!
-//! **Invariant:** touches graphs, text and the plugin. A plugin is loaded once and never unloaded; what it hands out is destroyed
-//! once, by the value that owns it, and input bytes are free again when a run returns, however it ends. All of it may be used by
-//! several threads at once. Every failure of the plugin is an error that names its file.
+//! **Invariant:** touches graphs, text and the plugin. A plugin is loaded once and never unloaded; its objects are destroyed
+//! once, by the values that own them, and input bytes are free again when a run returns, however it ends. All of it may be used
+//! by several threads at once. Every failure of the plugin is an error that names its file.
 //!
-//! A program computes what the graph says, up to rounding, and refuses what the graph's primitives refuse (`checks`). Subnormal
-//! numbers may be zero.
+//! A program computes its graph, up to rounding, and refuses the numbers that the graph's primitives refuse (`checks`).
+//! Subnormal numbers may be zero.
 
 mod api;
 mod checks;
@@ -29,17 +29,17 @@ pub use client::{Client, Results};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The client of the plugin in a file: the same for all who have one. Errors: `NotFound`; `InvalidArgument` for a
+/// The client of the plugin in a file, shared by all users. Errors: `NotFound`; `InvalidArgument` for a
 /// file that is no plugin; `AbiMismatch` for one of another API; the plugin's.
 pub fn client(file: &Path) -> Result<Arc<Client>> {
     Client::of(plugin::load(file)?)
 }
 
-/// A program as a plugin is given it.
+/// A program in the form that a plugin receives.
 pub struct HloModule {
     text: String,
     arguments: Vec<(Argument, Ty)>,
-    /// How many inputs it is called with; the constants follow.
+    /// Number of inputs of a call; the constants follow them.
     inputs: usize,
     constants: Vec<Array>,
     /// The program's own results, then those of the checks.
@@ -47,18 +47,18 @@ pub struct HloModule {
     checks: Vec<Check>,
 }
 
-/// One that a plugin compiled.
+/// A module that a plugin compiled.
 pub struct Executable {
     program: HloModule,
     loaded: Loaded,
 }
 
 impl HloModule {
-    /// Of a program whose composites are decomposed. Error: `Unsupported` for primitives that StableHLO has no words for.
+    /// Converts a program whose composites are decomposed. Error: `Unsupported` for primitives that StableHLO cannot express.
     pub fn new(program: &Module) -> Result<HloModule> {
         let (graph, checks) = lower::lower(&program.graph)?;
         let outputs: Vec<Ty> = graph.outputs.iter().map(|&v| graph.ty(v).clone()).collect();
-        // As arguments, so that large ones are no text.
+        // Constants are arguments, so that large ones are not part of the text.
         let inputs = program.inputs + program.constants.len();
         let module = printed(&Module { graph, inputs, constants: Vec::new() })?;
         if let Some(name) = module.custom_calls.first() {
@@ -75,7 +75,7 @@ impl HloModule {
         })
     }
 
-    /// The module of StableHLO.
+    /// The module's text in StableHLO.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -105,8 +105,8 @@ impl Client {
         Ok(Executable { loaded: self.load(&program.text, inputs, outputs)?, program })
     }
 
-    /// What [`Executable::serialized`] gave for the same program on the same plugin. Errors: the plugin's; `Unsupported` where it
-    /// has no such function.
+    /// Restores the bytes of [`Executable::serialized`] for the same program on the same plugin. Errors: the plugin's;
+    /// `Unsupported` where it has no such function.
     pub fn restored(self: &Arc<Client>, program: HloModule, bytes: &[u8]) -> Result<Executable> {
         let (inputs, outputs) = program.types();
         Ok(Executable { loaded: self.restore(bytes, inputs, outputs)?, program })
@@ -114,7 +114,7 @@ impl Client {
 }
 
 impl Executable {
-    /// The program's results; waits for them. `inputs` and `scalars` are as of [`crate::graph::interpret::interpret`]. Errors:
+    /// The program's results; waits for them. `inputs` and `scalars` are as for [`crate::graph::interpret::interpret`]. Errors:
     /// inputs of other types than the program's; those of its primitives; the plugin's.
     pub fn run(&self, inputs: &[Array], scalars: &[u64]) -> Result<Vec<Array>> {
         let program = &self.program;
@@ -141,20 +141,20 @@ impl Executable {
         Ok(results)
     }
 
-    /// As [`Executable::run`], of a program without scalars, constants and checks that uses all its inputs, in memory of the
-    /// caller's: of `inputs` nothing is read any more when results can be copied.
+    /// As [`Executable::run`], for a program without scalars, constants and checks that uses all its inputs, in the caller's
+    /// memory: `inputs` are no longer read when results can be copied.
     pub fn start(&self, inputs: &[&[u8]]) -> Result<Results<'_>> {
         self.loaded.run(inputs)
     }
 
-    /// What [`Client::restored`] takes. `None`: the plugin writes no executables.
+    /// The bytes for [`Client::restored`]. `None`: the plugin writes no executables.
     pub fn serialized(&self) -> Result<Option<Vec<u8>>> {
         self.loaded.serialized()
     }
 }
 
-/// Whether a node can be a part of a program without checks: StableHLO has words for it, it refuses no numbers, and there is
-/// something to compute. Of its operands it looks at their types alone, but for a divisor.
+/// Whether a node can be a part of a program without checks: StableHLO can express it, it refuses no numbers, and its operands
+/// and results are not empty. Looks only at the types of operands, except for a divisor.
 pub fn says(graph: &Graph, node: &Node) -> bool {
     let types = || node.inputs.iter().copied().chain(node.outputs()).map(|v| graph.ty(v));
     types().all(|ty| api::element_type(ty.dtype).is_some() && ty.numel() > 0)
@@ -162,8 +162,8 @@ pub fn says(graph: &Graph, node: &Node) -> bool {
         && stablehlo::says(graph, node)
 }
 
-/// What executables of a plugin depend on besides the program. Loads it. The file is told by its size and its time: it has hundreds of
-/// megabytes. Errors: as [`client`].
+/// Identifies a plugin, on which its executables depend besides the program. Loads it. Its file of hundreds of megabytes is
+/// identified by size and time. Errors: as [`client`].
 pub fn fingerprint(file: &Path) -> Result<String> {
     plugin::load(file)?.fingerprint()
 }

@@ -1,7 +1,7 @@
-//! What a plugin is told about a compile: a `CompileOptionsProto` of XLA, written byte by byte.
+//! The options of a compilation by a plugin: a `CompileOptionsProto` of XLA, written byte by byte.
 
-/// Options of XLA that are not as we need them by default, all of them off. By `fast_min_max` the greater of a number and NaN may be
-/// the number; by `excess_precision` a number that is rounded to a half type may stay what it was.
+/// Options of XLA whose defaults do not suit, all of them turned off. With `fast_min_max` the greater of a number and NaN may be
+/// the number; with `excess_precision` a number that is rounded to a half type may keep its excess bits.
 const OFF: [&str; 2] = ["xla_cpu_enable_fast_min_max", "xla_allow_excess_precision"];
 
 /// One replica of one partition, with those options.
@@ -16,7 +16,7 @@ pub fn compile_options() -> Vec<u8> {
     bytes
 }
 
-/// A field with bytes of its own, which are fewer than 128: its length is one byte then.
+/// A field of fewer than 128 bytes, so that its length is one byte.
 fn message(field: u8, bytes: &[u8]) -> Vec<u8> {
     const LENGTH_DELIMITED: u8 = 2;
     debug_assert!(bytes.len() < 128);

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The one function that plugins export.
 const ENTRY: &[u8] = b"GetPjrtApi\0";
 
-/// What helps against most of what can be wrong.
+/// Advice against the most likely mistakes.
 const ADVICE: &str =
     "TORCHACC_OPENXLA must name a PJRT plugin, like that of the package xla-cpu-pjrt";
 
@@ -23,15 +23,15 @@ pub struct Plugin {
     /// Minor version of the API.
     version: c_int,
     pub functions: Functions,
-    /// The process that its threads are in.
+    /// Id of the process that its threads are in.
     process: u32,
 }
 
 /// Each file once, since a plugin is initialized once.
 static PLUGINS: Mutex<Vec<&'static Plugin>> = Mutex::new(Vec::new());
 
-/// The plugin in that file. Errors: `NotFound`; `InvalidArgument` for what is no plugin; `AbiMismatch` for one of another API;
-/// what it says when it is initialized.
+/// The plugin in a file. Errors: `NotFound`; `InvalidArgument` for a file that is no plugin; `AbiMismatch` for one of another
+/// API; the plugin's on initialization.
 pub fn load(file: &Path) -> Result<&'static Plugin> {
     let said = |error: Error| error.within(format!("OpenXLA's plugin {}", file.display()));
     let Some(place) = file.canonicalize().ok().filter(|place| place.is_file()) else {
@@ -47,14 +47,14 @@ pub fn load(file: &Path) -> Result<&'static Plugin> {
     Ok(plugin)
 }
 
-/// What the loader says: the crate's own words only say which call failed.
+/// The loader's message: the crate's own only says which call failed.
 fn unloadable(error: libloading::Error) -> Error {
     let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
     Error::new(Code::InvalidArgument, format!("{why}; {ADVICE}"))
 }
 
 fn open(file: PathBuf) -> Result<Plugin> {
-    // Local: plugins bring much of the same code, in other versions. SAFETY: initialisers set up the library's own state.
+    // Local: plugins contain much of the same code, in other versions. SAFETY: initialisers set up the library's own state.
     let library =
         unsafe { Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL) }.map_err(unloadable)?;
     // SAFETY: the type that the function of this name has.
@@ -63,7 +63,7 @@ fn open(file: PathBuf) -> Result<Plugin> {
     std::mem::forget(library);
     // SAFETY: it takes nothing.
     let api = unsafe { entry() };
-    // SAFETY: what a plugin returns is its table, of which no more is read here than the size that it says.
+    // SAFETY: a plugin returns its table, of which no more is read here than the size that it states.
     let (functions, version) = unsafe { checked(api)? };
     let process = std::process::id();
     let plugin = Plugin { file, version, functions, process };
@@ -73,10 +73,10 @@ fn open(file: PathBuf) -> Result<Plugin> {
     Ok(plugin)
 }
 
-/// The functions of a table of a version that is known, and its minor version.
+/// The functions of a table of a known version, and its minor version.
 ///
 /// # Safety
-/// `api` is NULL or what `GetPjrtApi` of some version returned.
+/// `api` is NULL or returned by `GetPjrtApi` of some version.
 unsafe fn checked(api: *const Api) -> Result<(Functions, c_int)> {
     let mismatch = |text: String| Err(Error::new(Code::AbiMismatch, text));
     if api.is_null() {
@@ -105,7 +105,7 @@ unsafe fn checked(api: *const Api) -> Result<(Functions, c_int)> {
 }
 
 impl Plugin {
-    /// Error: the process was forked off one that the plugin's threads stayed in.
+    /// Error: the process was forked from the one that has the plugin's threads.
     pub fn check(&self) -> Result<()> {
         if std::process::id() == self.process {
             return Ok(());
@@ -114,7 +114,7 @@ impl Plugin {
         Err(self.said(Error::new(Code::InvalidArgument, text)))
     }
 
-    /// What is compiled with it is this plugin's only.
+    /// Identifies the plugin: code that is compiled with it is for it alone.
     pub fn fingerprint(&self) -> Result<String> {
         let found = std::fs::metadata(&self.file).map_err(|error| {
             self.error(Code::NotFound, format!("it was there, and now: {error}"))
@@ -128,15 +128,15 @@ impl Plugin {
         error.within(format!("OpenXLA's plugin {}", self.file.display()))
     }
 
-    /// An error of ours about what the plugin did.
+    /// An error of ours about the plugin's behaviour.
     pub fn error(&self, code: Code, text: impl Into<String>) -> Error {
         self.said(Error::new(code, text))
     }
 
-    /// Calls a function. Errors: the plugin's, with its code as ours; `doing` says in them what for.
+    /// Calls a function. Errors: the plugin's, with its code as ours; `doing` names the action in them.
     ///
     /// # Safety
-    /// The function is of this plugin, and `args` are what the header says.
+    /// The function is of this plugin, and `args` are as the header says.
     pub unsafe fn call<A>(
         &self,
         function: unsafe extern "C" fn(*mut A) -> *mut RawError,
@@ -153,10 +153,10 @@ impl Plugin {
         Err(self.said(Error::new(code, format!("{doing}: {text}"))))
     }
 
-    /// What an error says.
+    /// Code and text of an error, which is destroyed.
     ///
     /// # Safety
-    /// It is one of this plugin, and not used again.
+    /// The error is of this plugin, and not used again.
     unsafe fn take(&self, error: *mut RawError) -> (Code, String) {
         let mut message = api::ErrorMessage { error, ..api::ErrorMessage::zeroed() };
         let mut number = api::ErrorGetCode { error, ..api::ErrorGetCode::zeroed() };

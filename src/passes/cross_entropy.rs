@@ -10,9 +10,9 @@ use smallvec::smallvec;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// A gradient that is not 0 in one column only needs no sum over its row; and where log probabilities are only picked
-/// or computed with, the logits and two numbers a row do instead of them: nothing as large as the logits is stored in
-/// forward, and backward is one kernel over them.
+/// A gradient that is 0 in all columns but one needs no sum over its row; and where log probabilities are only picked from or
+/// used pointwise, the logits and two numbers a row replace them: nothing as large as the logits is stored in forward, and
+/// backward is one kernel over them.
 ///
 /// ```text
 /// y = log_softmax(x)                         top, log = log_sum_exp(x)         y = x - top - log
@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 /// dx = log_softmax_grad(dy, y)               dx = dy - exp(y) * select(target is a column, d, 0.0)
 /// ```
 ///
-/// Half types are computed with in f32; y, p and dx are rounded to them, as PyTorch's are.
+/// Half types are computed in f32; y, p and dx are rounded to them, as PyTorch's are.
 pub fn cross_entropy(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let concerns = |op| matches!(op, Op::LogSoftmax | Op::LogSoftmaxGrad);
     if !graph.nodes.iter().any(|node| concerns(node.op)) {
@@ -56,10 +56,10 @@ pub fn cross_entropy(graph: &Graph) -> Result<Cow<'_, Graph>> {
     })
 }
 
-/// What stands for `log_softmax(x)`.
+/// The parts that replace `log_softmax(x)`.
 struct Logs {
     dtype: DType,
-    /// The logits, as small as they are in memory.
+    /// The logits, before they were widened.
     x: ValueId,
     /// As `log_sum_exp` gives them.
     top: ValueId,
@@ -67,7 +67,7 @@ struct Logs {
 }
 
 impl Logs {
-    /// `from - top - log`, where `from` is of x.
+    /// `from - top - log`, where `from` is x or a part of it.
     fn subtracted_from(&self, b: &mut Builder, from: ValueId) -> Result<ValueId> {
         let sizes = b.ty(from).sizes.clone();
         let from = b.cast(from, b.ty(self.top).dtype)?;
@@ -79,7 +79,7 @@ impl Logs {
     }
 }
 
-/// `x`, or the numbers of a half type that it is made of: where autocast asks for f32, the logits need not be stored
+/// `x`, or the value of a half type that it was cast from: where autocast asks for f32, the logits need not be stored
 /// twice as large.
 fn before_widening(graph: &Graph, x: ValueId) -> ValueId {
     let maker = graph.maker(x);
@@ -91,7 +91,7 @@ fn before_widening(graph: &Graph, x: ValueId) -> ValueId {
     }
 }
 
-/// `dy - exp(y) * sum(dy)`, when the sum is one of the elements.
+/// `dy - exp(y) * sum(dy)`, if the sum is one of the elements.
 fn gradient(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let (dy, y) = (item.inputs[0], item.inputs[1]);
     let Some(OneHot { target, d }) = one_hot(b.graph(), dy) else { return Ok(None) };
@@ -99,7 +99,7 @@ fn gradient(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let d = b.cast(d, own)?;
     let [dy, y, d] = [dy, y, d].map(|v| b.cast(v, wide(own)));
     let (dy, y, d) = (dy?, y?, d?);
-    // Before the sum: operands in order leave the next round of passes nothing to do.
+    // Made before the sum: operands in order leave the next round of passes nothing to do.
     let probability = b.unary(Op::Exp, y)?;
     let mut sizes = b.ty(dy).sizes.clone();
     let columns = sizes.pop().unwrap_or(0);
@@ -122,7 +122,7 @@ fn gradient(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     Ok(Some(smallvec![b.cast(dx, own)?]))
 }
 
-/// The log-softmax nodes whose result is only picked or computed with.
+/// The log-softmax nodes whose result is only picked from or used pointwise.
 fn unneeded(graph: &Graph) -> HashSet<NodeId> {
     let some = |&id: &NodeId| graph.ty(graph.node(id).first).numel() > 0;
     let candidates = graph.node_ids().filter(|&id| graph.node(id).op == Op::LogSoftmax);
@@ -157,7 +157,7 @@ fn picks_one_a_row(graph: &Graph, inputs: &[ValueId], attrs: &Attrs) -> bool {
     attrs[0].int() as usize == last && index[..last] == x[..last] && index[last] == 1
 }
 
-/// Rows that are 0 but for one element, if their target is a column; both have one column or none.
+/// Rows that are 0 except for one element, if their target is a column; both values have one column or none.
 struct OneHot {
     target: ValueId,
     /// Before it was cast to the rows' dtype.
@@ -182,7 +182,7 @@ fn one_hot(graph: &Graph, v: ValueId) -> Option<OneHot> {
     Some(OneHot { target, d: column_of(graph, d)? })
 }
 
-/// What is broadcast to every column of `v`.
+/// The value that is broadcast to every column of `v`.
 fn column_of(graph: &Graph, v: ValueId) -> Option<ValueId> {
     let maker = graph.maker(v);
     let x = *maker.inputs.first()?;
@@ -196,7 +196,7 @@ fn counts_columns(graph: &Graph, v: ValueId) -> bool {
     match maker.op {
         Op::Iota => {
             let ty = graph.ty(v);
-            // Narrower numbers of a column may have wrapped.
+            // Column numbers in narrower types may have wrapped.
             let counts = matches!(ty.dtype, DType::I32 | DType::I64);
             counts && maker.attrs[1].int() as usize == ty.rank() - 1
         }

@@ -1,4 +1,4 @@
-//! Common subexpressions become one.
+//! Common subexpression elimination.
 
 use super::rebuild::{Item, Values, rebuild};
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::graph::{Builder, Graph};
 use crate::op::Op;
 use std::borrow::Cow;
 
-/// Operands whose order does not matter are sorted; then equal nodes are one, because that is how the builder builds.
+/// Operands whose order does not matter are sorted; then the builder makes equal nodes one.
 /// CPU fallbacks stay apart: two equal ones may draw two random numbers.
 ///
 /// ```text

@@ -1,10 +1,10 @@
-//! Drops what nobody uses.
+//! Dead code elimination.
 
 use crate::error::Result;
 use crate::graph::{Builder, Graph, ValueId};
 use std::borrow::Cow;
 
-/// Keeps the nodes that an output of the program depends on, and every CPU fallback and check with what it depends on: they
+/// Keeps the nodes that an output of the program depends on, and every CPU fallback and check with its dependencies: they
 /// may have effects, and may fail. Unused inputs and scalars go too.
 ///
 /// ```text

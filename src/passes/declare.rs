@@ -1,4 +1,4 @@
-//! Gives a program all its inputs, those that it does not use, too.
+//! Declares all inputs of a program, those that it does not use, too.
 
 use super::rebuild::rebuild;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::graph::Graph;
 use crate::op::Ty;
 use std::borrow::Cow;
 
-/// For a program that others call: its last pass, since `dce` removes what is not used.
+/// The last pass of a program that others call, since `dce` removes unused inputs.
 ///
 /// ```text
 /// %0: f32[2] = input() {index=1, type=(f32[2])}     →     %0: f32[3] = input() {index=0, type=(f32[3])}

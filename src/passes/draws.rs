@@ -8,7 +8,7 @@ use crate::op::arg::ScalarKind;
 use crate::op::{Attr, Op, Ty};
 use smallvec::smallvec;
 
-/// What a generator gave while something was recorded: numbers of `seed`, from offset `begin` up to `end`.
+/// The numbers that a generator gave during a recording: those of `seed`, from offset `begin` up to `end`.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws {
     pub seed: u64,
@@ -17,22 +17,22 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// What a program takes and gives for it: seed and offset.
+    /// The type of the state that a program takes and returns: seed and offset.
     pub fn state() -> Ty {
         Ty::new(DType::I64, &[2])
     }
 }
 
-/// For a program that is called with no numbers, as `settle`: `numbers` are its scalars by slot. The states of `draws` are inputs
-/// `at` and following, before which those that come after them make room, and results after all others. Who draws with a seed
-/// that is none of theirs keeps its numbers.
+/// For a program that is called without numbers, as `settle`: `numbers` are its scalars by slot. The states of `draws` become
+/// inputs from `at` on, by which later inputs move, and results after all others. A node that draws with any other seed keeps
+/// its numbers.
 ///
 /// ```text
 /// %0: i64[] = scalar() {slot=0, dtype=i64}     →     %0: i64[2] = input() {index=0, type=(i64[2])}
 /// %1: i64[] = scalar() {slot=1, dtype=i64}           %1: i64[] = …element 0 of %0
-/// %2: f32[9] = random(%0, %1) {sizes=[9]}            %2: i64[] = …element 1 of %0, and what was drawn before
+/// %2: f32[9] = random(%0, %1) {sizes=[9]}            %2: i64[] = …element 1 of %0, plus the count drawn before
 /// return %2                                          %3: f32[9] = random(%1, %2) {sizes=[9]}
-///                                                    return %3, …(element 0, element 1 and all that was drawn)
+///                                                    return %3, …(element 0, element 1 plus the count of all drawn)
 /// ```
 pub fn draws(
     graph: &Graph,
@@ -83,7 +83,7 @@ pub fn draws(
     Ok(graph)
 }
 
-/// Where an operation has a seed, which an offset follows.
+/// The position of an operation's seed, which its offset follows.
 fn seed(op: Op) -> Option<usize> {
     match op {
         op if op.draws() => Some(0),
@@ -93,14 +93,14 @@ fn seed(op: Op) -> Option<usize> {
     }
 }
 
-/// Of a scalar of the program.
+/// The number of a scalar of the program.
 fn number(graph: &Graph, v: ValueId, numbers: &[(ScalarKind, u64)]) -> Option<u64> {
     let node = graph.maker(v);
     let slot = (node.op == Op::Scalar).then(|| node.attrs[0].int())?;
     numbers.get(slot as usize).map(|(_, bits)| *bits)
 }
 
-/// An element of a state, and `more`.
+/// An element of a state, plus `more`.
 fn element(b: &mut Builder, state: ValueId, index: i64, more: u64) -> Result<ValueId> {
     let one = b.slice(state, &[index], &[1], &[1])?;
     let one = b.reshape(one, &[])?;

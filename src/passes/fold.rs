@@ -1,4 +1,4 @@
-//! Computes at compile time what depends on constants only.
+//! Constant folding: computes nodes that depend only on constants at compile time.
 
 use super::rebuild::{Item, Values, rebuild};
 use crate::error::Result;
@@ -12,8 +12,8 @@ use std::borrow::Cow;
 const MAX_ELEMENTS: i64 = 1024;
 
 /// Evaluates, through its row, every node whose operands are all *splats* (a constant, or a broadcast one) and whose
-/// results are splats again. A node whose evaluation fails is left to fail when the program runs. So is a quotient: those of
-/// sizes are no numbers that follow from sizes in a way that templates know, but its parts are.
+/// results are splats again. A node whose evaluation fails is left to fail when the program runs. Quotients are left, too:
+/// templates cannot express a quotient of sizes in terms of sizes, but they can its parts.
 ///
 /// ```text
 /// %0: f32[] = const() {value=2.0, …}
@@ -29,14 +29,14 @@ pub(super) fn rule(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     match item.op.class() {
         Class::Pointwise if matches!(item.op, Op::Div | Op::Rem) => Ok(None),
         Class::Pointwise => fold_pointwise(b, item),
-        // A loop may go on for long, or for ever.
+        // A loop may run for long, or forever.
         Class::Host | Class::Nested => Ok(None),
         _ if item.op == Op::Iota => fold_iota(b, item),
         _ => fold_small(b, item),
     }
 }
 
-/// The rank-0 constant that `v` repeats, if it does.
+/// The rank-0 constant that `v` repeats, if any.
 pub fn splat(b: &Builder, v: ValueId) -> Option<ValueId> {
     let maker = b.graph().maker(v);
     match maker.op {
@@ -56,7 +56,7 @@ pub fn splat_value(b: &Builder, v: ValueId) -> Option<Array> {
     evaluate(constant.op, &[], &constant.attrs, &[out]).ok()?.pop()
 }
 
-/// A value of type `ty` all of whose elements are that of `number`.
+/// A value of `sizes` whose elements all equal `number`.
 pub fn splat_of(b: &mut Builder, number: &Array, sizes: &[i64]) -> Result<ValueId> {
     let dtype = number.ty.dtype;
     let constant = match dtype.is_float() {
@@ -86,7 +86,7 @@ fn fold_pointwise(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     Ok(Some(Values::from_slice(&[splat_of(b, &results[0], &sizes)?])))
 }
 
-/// Along a dimension of one element all are 0, whatever the other sizes.
+/// Along a dimension of one element all indices are 0, whatever the other sizes.
 fn fold_iota(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let [ty] = &item.op.infer(&[], item.attrs)?[..] else { return Ok(None) };
     if ty.sizes.get(item.attrs[1].int() as usize) != Some(&1) {
@@ -96,7 +96,7 @@ fn fold_iota(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     Ok(Some(Values::from_slice(&[splat_of(b, &zero, &ty.sizes)?])))
 }
 
-/// All elements are computed; folded if they are alike.
+/// All elements are computed; the node is folded if they are equal.
 fn fold_small(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     if matches!(item.op, Op::Const | Op::ConstInt | Op::Broadcast)
         || matches!(item.op.row().eval, Eval::External)
@@ -128,18 +128,18 @@ fn compute(item: &Item, operands: &[Array], outs: &Tys) -> Option<Vec<Array>> {
     evaluate(item.op, &operands, item.attrs, outs).ok()
 }
 
-/// Whether the result goes by which of two numbers is the greater one: where they are sizes, that is another one elsewhere.
+/// Whether the result depends on which of two numbers is the greater one: if they are sizes, that may differ elsewhere.
 fn is_by_order(op: Op) -> bool {
     matches!(op, Op::Max | Op::Min | Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
 }
 
-/// That the first number is the smaller one, or the greater.
+/// A guard that the first number is the smaller one, or the greater.
 fn order(x: &Array, y: &Array) -> Option<Guard> {
     if !x.ty.dtype.is_float() {
         return Guard::order(x.i64(0), y.i64(0));
     }
     let (x, y) = (x.f64(0), y.f64(0));
-    // Of a size and a fraction the size decides.
+    // Between a size and a fraction the size decides.
     let rounded = |n: f64, other: f64| if n < other { n.floor() } else { n.ceil() } as i64;
     (x != y && x.is_finite() && y.is_finite())
         .then(|| Guard::order(rounded(x, y), rounded(y, x)))?

@@ -6,7 +6,7 @@ use crate::graph::Graph;
 use crate::op::Op;
 use std::borrow::Cow;
 
-/// First of all passes, so that no other one need know of them.
+/// The first pass, so that no other one needs to know of them.
 ///
 /// ```text
 /// %1: f32[2] = mark(%0) {number=0}     →     %1: f32[2] = exp(%0)

@@ -1,7 +1,7 @@
-//! Graph → Graph: one file and one function each, which gives back the very graph that it was given if it leaves it as it is.
+//! Graph → Graph: one file and one function each, which returns the very graph that it was given if it changes nothing.
 //!
 //! **Invariant:** touches the graph and the context given; no clock, environment, randomness or IO, and nothing that
-//! depends on the order of a hash map. Every pass keeps what the program computes: bit by bit, NaN, -0.0 and
+//! depends on the order of a hash map. Every pass preserves the program's results: bit by bit, NaN, -0.0 and
 //! infinities included (the sign and payload of a NaN do not count), except that `decompose` and `cross_entropy` round
 //! where the primitives round, `products` rounds one sum where there were several, `scatters` leaves a -0.0 that 0 was
 //! added to, and `simplify` multiplies where `pow` has a small constant exponent, as PyTorch does.
@@ -68,7 +68,7 @@ pub fn optimize(mut graph: Graph, supports: &dyn Fn(Op) -> bool) -> Result<Graph
     Ok(graph)
 }
 
-/// Puts what `pass` makes of the graph in its place; whether that is another one. In debug builds, proves that it is
+/// Replaces the graph by the result of `pass`; returns whether it is another one. In debug builds, proves that it is
 /// well-formed.
 fn improve(
     graph: &mut Graph,
@@ -83,7 +83,7 @@ fn improve(
     Ok(true)
 }
 
-/// The passes that look at one node and what it is made of, all at once: most of a pass's time is copying the graph.
+/// The passes that look at one node and its operands, all in one walk: most of a pass's time is copying the graph.
 fn node_by_node(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let rules = [simplify::rule, movement::rule, fold::rule, cse::rule];
     rebuild(graph, |b, item| {

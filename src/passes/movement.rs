@@ -1,4 +1,4 @@
-//! Changes of layout: two in a row become one, and those that change nothing go.
+//! Layout changes: two in a row become one, and those that change nothing are removed.
 
 use super::fold::{splat, splat_of, splat_value};
 use super::rebuild::{Item, Values, rebuild};
@@ -12,7 +12,7 @@ use crate::shape::Dims;
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-/// Most writes to a buffer that are looked at for what one of its elements is.
+/// Maximum number of writes to a buffer that are searched for an element.
 const MOST_WRITES: usize = 256;
 
 /// ```text
@@ -56,7 +56,7 @@ fn made_by(b: &Builder, v: ValueId, op: Op) -> Option<Node> {
     (maker.op == op).then(|| maker.clone())
 }
 
-/// However one number that repeats is moved, it is that number. (Its bits may be another number in another dtype.)
+/// A repeated number stays that number however it is moved. (Its bits may be another number in another dtype.)
 fn moved_splat(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     let Some(constant) = splat(b, item.inputs[0]) else {
         return Ok(None);
@@ -113,7 +113,7 @@ fn broadcast(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     b.broadcast(x, sizes).map(Some)
 }
 
-/// Attention reads a bias that repeats as it was before: the kernels repeat it themselves, and as a whole it would be as large as the
+/// Attention reads a broadcast bias as it was before: the kernels repeat it themselves, and in memory it would be as large as the
 /// scores.
 fn attention(b: &mut Builder, item: &Item) -> Result<Option<Values>> {
     let before_bias = if item.op == Op::Attention { 5 } else { 8 };
@@ -150,7 +150,7 @@ fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
             b.guard(guards);
         }
     }
-    // Where nothing is stepped over, any step will do; one spelling lets equal slices be found equal.
+    // Where nothing is stepped over, any step will do; a canonical one makes equal slices equal nodes.
     let sizes = item.attrs[1].ints();
     for (d, &size) in sizes.iter().enumerate() {
         starts[d] = if size == 0 { 0 } else { starts[d] };
@@ -169,8 +169,8 @@ fn slice(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     b.slice(x, &starts, sizes, &steps).map(Some)
 }
 
-/// A box of an array that was written box by box: of what was written there, or of a fresh array what nobody wrote. (A loop
-/// over layers that is written out stacks what its gradient needs, and reads it again layer by layer.)
+/// A box of an array that was written box by box: from the value written there, or of a fresh array if nothing was. (An unrolled
+/// loop over layers stacks the values that its gradient needs, and reads them again layer by layer.)
 fn part_of_boxes(
     b: &mut Builder,
     x: ValueId,
@@ -205,7 +205,7 @@ fn part_of_boxes(
         }
         at = base;
     }
-    // An older version of what is updated in place would have to be kept for this read.
+    // An older version of an array that is updated in place would have to be kept for this read.
     match splat(b, at) {
         Some(number) if at != x => {
             b.guard(guards);
@@ -215,8 +215,8 @@ fn part_of_boxes(
     }
 }
 
-/// A run of elements of a buffer that was written run by run: what was written there, or for a small part of a fresh buffer
-/// a buffer of its own, so that nobody needs the whole one. (FSDP gathers from a slice of what it gathers into.)
+/// A run of elements of a buffer that was written run by run: from the value written there, or for a small part of a fresh
+/// buffer a buffer of its own, so that the whole one is not needed. (FSDP gathers from a slice of its gathered buffer.)
 fn part_of_buffer(b: &mut Builder, x: ValueId, start: i64, size: i64) -> Result<Option<ValueId>> {
     let (mut at, mut inside, mut guards) = (x, Vec::new(), Guards::new());
     for _ in 0..MOST_WRITES {
@@ -259,7 +259,7 @@ fn part_of_buffer(b: &mut Builder, x: ValueId, start: i64, size: i64) -> Result<
     Ok(Some(buffer))
 }
 
-/// Start and length of what is written to `base`, if that is a run in a row of elements.
+/// Start and length of a write to `base`, if both have one dimension and it is a run of elements.
 fn run_of(b: &Builder, base: ValueId, attrs: &Attrs) -> Option<(i64, i64)> {
     let [Attr::Ints(sizes), Attr::Ints(strides), Attr::Int(offset)] = &attrs[..] else {
         return None;
@@ -273,7 +273,7 @@ type Run = (i64, i64);
 
 type Guards = SmallVec<[Guard; 4]>;
 
-/// That the first run has no element of the second one, if so.
+/// A guard that the first run has no element of the second one; `None` if it has.
 fn apart(dim: usize, (start, size): Run, (from, length): Run) -> Option<Guard> {
     let dim = dim as u32;
     let guard = |says, margin: i64| (margin >= 0).then_some(Guard { says, part: 0, dim, margin });
@@ -282,7 +282,7 @@ fn apart(dim: usize, (start, size): Run, (from, length): Run) -> Option<Guard> {
         .or_else(|| guard(Relation::Empty, -size.min(length)))
 }
 
-/// That the first run is a part of the second one, if so.
+/// Guards that the first run is a part of the second one; `None` if it is not.
 fn within(dim: usize, (start, size): Run, (from, length): Run) -> Option<[Guard; 2]> {
     let dim = dim as u32;
     let begins = Guard { says: Relation::BeginsWithin, part: 0, dim, margin: start - from };
@@ -291,7 +291,7 @@ fn within(dim: usize, (start, size): Run, (from, length): Run) -> Option<[Guard;
     (begins.margin >= 0 && ends.margin >= 0).then_some([begins, ends])
 }
 
-/// Of a run in what `concat` made: the operand that has all of it, where it starts there, and what that relies on.
+/// The operand of `concat` that contains all of a run of the result, the run's start there, and guards that this holds.
 fn within_a_part(b: &Builder, concat: &Node, run: Run) -> Option<(ValueId, i64, [Guard; 2])> {
     let dim = concat.attrs[0].int() as usize;
     let mut from = 0;
@@ -324,7 +324,7 @@ fn as_strided(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     b.transpose(x, &back).map(Some)
 }
 
-/// Written over everything, nothing of the base is left.
+/// A write over all elements leaves nothing of the base.
 fn as_strided_scatter(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     let (base, x) = (item.inputs[0], item.inputs[1]);
     let Some((_, perm)) = whole_view(b, base, item) else {
@@ -337,7 +337,7 @@ fn as_strided_scatter(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     b.reshape(ordered, &sizes).map(Some)
 }
 
-/// The row of elements of which all parts are written to where they are in it, and what that relies on.
+/// The row of elements that is written part by part, each part to its own place; and guards that this holds.
 fn copied_in_parts(b: &Builder, item: &Item) -> Option<(ValueId, Guards)> {
     let copied = |inputs: &[ValueId], attrs: &Attrs| {
         let part = b.graph().maker(inputs[1]);
@@ -360,7 +360,7 @@ fn copied_in_parts(b: &Builder, item: &Item) -> Option<(ValueId, Guards)> {
         at = write.inputs[0];
     }
     runs.sort_unstable();
-    // Each begins before those before it end, and the last one of all at the end of the row.
+    // Each run begins before the earlier ones end, or right there, and they reach the end of the row.
     let (mut until, mut guards) = (0, Guards::new());
     for (from, length) in runs.into_iter().chain([(b.ty(row).numel(), 0)]) {
         let margin = until - from;
@@ -370,7 +370,7 @@ fn copied_in_parts(b: &Builder, item: &Item) -> Option<(ValueId, Guards)> {
     guards.iter().all(|guard| guard.margin >= 0).then_some((row, guards))
 }
 
-/// Operands without elements add nothing; reshapes of what can be put together as it is come after.
+/// Operands without elements add nothing; reshapes move behind the concatenation where that can do without them.
 fn concat(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     let dim = item.attrs[0].int() as usize;
     let filled = |v: &ValueId| b.ty(*v).sizes[dim] != 0;
@@ -386,7 +386,7 @@ fn concat(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     }
 }
 
-/// `concat(reshape(x), reshape(y))` as `reshape(concat(x, y))`: a kernel that puts together reads any strides, but the
+/// `concat(reshape(x), reshape(y))` as `reshape(concat(x, y))`: a kernel that concatenates reads any strides, but the
 /// reshape of a transpose has to be copied first. Possible where both forms append runs of the same elements.
 fn concat_before_reshape(
     b: &mut Builder,
@@ -422,7 +422,7 @@ fn bitcast(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
         let out = item.op.infer(&[b.ty(x)], item.attrs)?;
         return splat_of(b, &Array::zeros(&Ty::new(dtype, &[])), &out[0].sizes).map(Some);
     }
-    // There and back over a reshape is the reshape.
+    // A bitcast there and back around a reshape is the reshape.
     let under = made_by(b, x, Op::Reshape).map_or(x, |reshape| reshape.inputs[0]);
     if let Some(inner) = made_by(b, under, Op::Bitcast).filter(|_| under != x)
         && b.ty(inner.inputs[0]).dtype == dtype

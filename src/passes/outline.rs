@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// Whether a node can be a part of a module.
 pub type Says = fn(&Graph, &Node) -> bool;
 
-/// Makes modules of the nodes for which `says` is true: what has to be computed between one node that stays outside and the next is
-/// one module, whether connected or not. For the last pass: no other one looks into modules.
+/// Makes modules of the nodes for which `says` is true: those that must be computed between one node outside and the next are one
+/// module, connected or not. This is the last pass: no other one looks into modules.
 ///
 /// ```text
 /// %1: f32[2] = exp(%0)              %1: f32[2] = module(%0) {body=(f32[2]) {
@@ -64,7 +64,7 @@ enum Role {
     Outside,
     /// In a module.
     Inside,
-    /// Wherever it is used, as often as that is: it computes nothing, and takes no less memory than what it is made of.
+    /// Copied to every place of use: it computes nothing, and takes no less memory than its operands.
     Anywhere,
 }
 
@@ -81,7 +81,7 @@ fn roles(graph: &Graph, says: Says) -> Vec<Role> {
         let key = (node.op, &node.attrs, types);
         let says = || says(graph, node);
         let is_said = match node.op {
-            // Whether they refuse their numbers depends on the divisor.
+            // Whether they may refuse values depends on the divisor.
             Op::Div | Op::Rem => says(),
             _ => *known.entry(key).or_insert_with(says),
         };
@@ -100,14 +100,14 @@ fn computes(node: &Node) -> bool {
     node.op.draws() || !matches!(node.op.class(), Class::Leaf | Class::Movement)
 }
 
-/// Which nodes come together: in each round those outside, then one module.
+/// The rounds in which nodes are computed: in each round those outside, then one module.
 struct Rounds {
-    /// Of every node; of one that is anywhere, the first in which a module may use it.
+    /// The round of every node; for one that is anywhere, the first in which a module may use it.
     of: Vec<u32>,
 }
 
 impl Rounds {
-    /// As early as possible. What has effects keeps its order.
+    /// Rounds as early as possible. Nodes with effects keep their order.
     fn new(graph: &Graph, roles: &[Role]) -> Rounds {
         let mut of = vec![0; graph.nodes.len()];
         // The first round in which a value can be used outside.
@@ -130,7 +130,7 @@ impl Rounds {
         Rounds { of }
     }
 
-    /// Moves into later rounds what is not needed earlier, and takes no less memory until then than what it is made of.
+    /// Moves nodes into later rounds if they are not needed earlier and their results take no less memory than their operands.
     fn sink(&mut self, graph: &Graph, roles: &[Role]) {
         // The last round in which a module may compute a value.
         let mut limit = vec![u32::MAX; graph.values.len()];
@@ -162,7 +162,7 @@ impl Rounds {
     }
 }
 
-/// What a value is but for nodes that are anywhere.
+/// The value behind nodes that are anywhere.
 fn root(graph: &Graph, roles: &[Role], v: ValueId) -> ValueId {
     let value = graph.value(v);
     match graph.node(value.node).inputs[..] {
@@ -191,12 +191,12 @@ struct Outliner<'g> {
     graph: &'g Graph,
     roles: &'g [Role],
     builder: Builder,
-    /// Of every value that is there, what it is now.
+    /// The new value of every old one that has been made.
     new: Vec<Option<ValueId>>,
 }
 
 impl Outliner<'_> {
-    /// What a value is in the new graph, after the round that computes it.
+    /// A value in the new graph, after the round that computes it.
     fn value(&mut self, v: ValueId) -> Result<ValueId> {
         if self.new[v.0 as usize].is_none() {
             self.copy(self.graph.value(v).node.0 as usize)?;
@@ -216,7 +216,7 @@ impl Outliner<'_> {
         Ok(())
     }
 
-    /// These nodes as one.
+    /// Adds these nodes as one.
     fn module(&mut self, nodes: &[usize], crossing: &[bool]) -> Result<()> {
         let mut inner = Inner::new(self.graph, self.roles, nodes)?;
         nodes.iter().try_for_each(|&id| inner.node(id))?;
@@ -245,7 +245,7 @@ struct Inner<'g> {
 }
 
 impl<'g> Inner<'g> {
-    /// With the operands of these nodes: what none of them makes, and is not anywhere.
+    /// A module with the operands of these nodes: values that none of them makes, and that are not anywhere.
     fn new(graph: &'g Graph, roles: &[Role], nodes: &[usize]) -> Result<Inner<'g>> {
         let (builder, operands, new) = (Builder::new(), Vec::new(), HashMap::new());
         let mut inner = Inner { graph, builder, operands, new };
@@ -279,7 +279,7 @@ impl<'g> Inner<'g> {
         Ok(())
     }
 
-    /// The operands, and what becomes of them.
+    /// The operands and the body.
     fn finish(self, results: &[ValueId]) -> (Vec<ValueId>, Body) {
         let count = self.operands.len();
         let outputs = results.iter().map(|v| self.new[v]).collect();

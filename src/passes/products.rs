@@ -8,8 +8,8 @@ use smallvec::smallvec;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Many thin products with one sum, as the gradient of a weight that every step of a recurrent network uses, become one
-/// product of what they read side by side, where that moves less memory than the terms do.
+/// Many thin products with one sum, such as the gradient of a weight that every step of a recurrent network uses, become one
+/// product of their concatenated factors, where that moves less memory than the terms do.
 ///
 /// ```text
 /// x = matmul(a, b)                  left = concat(a, c, …) {dim=1}
@@ -42,8 +42,8 @@ pub fn products(graph: &Graph) -> Result<Cow<'_, Graph>> {
     })
 }
 
-/// The matrices side by side along `dim`. Transposes, as half of them are in gradients, are joined as what they are
-/// transposes of: that lies in memory in runs, and another sum may ask for the same.
+/// The matrices side by side along `dim`. Transposes, as half of them are in gradients, are joined before they are
+/// transposed: then the parts lie in memory in runs, and another sum may join the same.
 fn joined(b: &mut Builder, matrices: &[ValueId], dim: usize) -> Result<ValueId> {
     let turned = |&v: &ValueId| {
         let maker = b.graph().maker(v);
@@ -58,11 +58,11 @@ fn joined(b: &mut Builder, matrices: &[ValueId], dim: usize) -> Result<ValueId> 
     }
 }
 
-/// Which values are sums of products of matrices of floats that nobody else uses.
+/// The values that are sums of products of float matrices, which have no other uses.
 struct Sums {
-    /// For every value, how many products are its terms; 0 for other values.
+    /// Number of products that are the terms of each value; 0 for other values.
     terms: Vec<u32>,
-    /// The length of the sums in these products, added up.
+    /// The total length of the sums in these products.
     depth: Vec<i64>,
     /// Whether the value is itself a term of a larger sum.
     inner: Vec<bool>,
@@ -95,7 +95,7 @@ impl Sums {
         sums
     }
 
-    /// Whether copying the factors is less than writing and adding up the products.
+    /// Whether copying the factors moves less than writing and adding up the products.
     fn pays(&self, graph: &Graph, sum: ValueId) -> bool {
         let v = sum.0 as usize;
         let [m, n] = graph.ty(sum).sizes[..] else { return false };

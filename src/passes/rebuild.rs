@@ -1,4 +1,4 @@
-//! What passes share: a graph is never changed in place, but built anew node by node, so that every value a rule
+//! Shared by passes: a graph is never changed in place, but built anew node by node, so that every value a rule
 //! looks at is already rewritten, types are inferred again and equal nodes become one.
 
 use crate::error::Result;
@@ -18,7 +18,7 @@ pub struct Item<'a> {
 }
 
 /// Copies `graph`, except that a node for which `rule` returns values is replaced by them. They must have the types
-/// of the node's outputs. What the rule builds gets the site and record of the node. Borrowed if the copy is the same.
+/// of the node's outputs. Nodes that the rule builds get the node's site and record. Borrowed if the copy is the same.
 pub fn rebuild(
     graph: &Graph,
     mut rule: impl FnMut(&mut Builder, &Item) -> Result<Option<Values>>,

@@ -1,4 +1,4 @@
-//! What is added to a small part of an array, without an array of zeros around it.
+//! Additions to a small part of an array, without an array of zeros around the part.
 
 use super::rebuild::rebuild;
 use crate::error::Result;
@@ -8,10 +8,10 @@ use crate::op::{Attr, Op};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
-/// A part is small if it has at most one in so many elements of the whole: else adding everything is as fast.
+/// A part is small if it has at most one in this many elements of the whole: else adding everything is as fast.
 const SMALL: i64 = 4;
 
-/// The gradient of `x[i]` is an array of zeros but for that part, and a loop over `x` adds up one of them for each step.
+/// The gradient of `x[i]` is an array of zeros except for that part, and a loop over `x` adds up one of them for each step.
 /// Only the part is added: the planner writes it in place.
 ///
 /// ```text
@@ -21,7 +21,7 @@ const SMALL: i64 = 4;
 pub fn scatters(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let uses = graph.use_counts();
     let is_lone = |v: ValueId| uses[v.0 as usize] == 1;
-    // What else may be small, where other sizes are: then that is another program.
+    // Other parts may be small at other sizes: then the program is another one.
     let mut guards: Vec<Guard> = Vec::new();
     let mut small_of = |op: Op, inputs: &[ValueId]| {
         let mut of = inputs.iter().filter(|_| op == Op::Add).map(|&v| {
@@ -62,13 +62,13 @@ pub fn scatters(graph: &Graph) -> Result<Cow<'_, Graph>> {
     Ok(better.map_or(graph, Cow::Owned))
 }
 
-/// A view of an array's elements in their order is the same of the array in other sizes.
+/// The value before a reshape: a view of elements in their order is the same in any sizes of the array.
 fn before_reshape(graph: &Graph, v: ValueId) -> ValueId {
     let maker = graph.maker(v);
     if maker.op == Op::Reshape { maker.inputs[0] } else { v }
 }
 
-/// Of a value that is 0 but for a part, whether that is small, and the guard that says so.
+/// For a value that is 0 except for a part: whether that is small, and the guard of this.
 fn size(graph: &Graph, v: ValueId) -> Option<(bool, Option<Guard>)> {
     let maker = graph.maker(v);
     if maker.op != Op::AsStridedScatter || !is_zero(graph, maker.inputs[0]) {

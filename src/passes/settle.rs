@@ -9,7 +9,7 @@ use crate::op::{Attr, Op};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
-/// For a program that is called with no numbers: `numbers` are its scalars by slot, as kind and bits.
+/// For a program that is called without scalars: `numbers` are these by slot, as kind and bits.
 ///
 /// ```text
 /// %0: f64[] = scalar() {slot=0, dtype=f64}     →     %0: f64[] = const() {value=0.1, dtype=f64}

@@ -1,5 +1,5 @@
-//! Algebra on single elements. A rule is here only if it gives the same bits for every operand; the exceptions that
-//! come to mind are why: `x + 0.0` is not x for -0.0, `x - x` and `x * 0.0` are not 0.0 for NaN and infinities,
+//! Algebra on single elements. A rule is here only if it gives the same bits for every operand. That excludes familiar
+//! ones: `x + 0.0` is not x for -0.0, `x - x` and `x * 0.0` are not 0.0 for NaN and infinities,
 //! `not(x < y)` is not `x >= y` for NaN.
 
 use super::fold::{splat_of, splat_value};
@@ -58,7 +58,7 @@ fn operand_of(b: &Builder, v: ValueId, op: Op) -> Option<ValueId> {
     (maker.op == op).then(|| maker.inputs[0])
 }
 
-/// An array like `v` of one number.
+/// An array like `v`, filled with one number.
 fn filled(b: &mut Builder, v: ValueId, x: f64) -> Result<ValueId> {
     let ty = b.ty(v).clone();
     splat_of(b, &Array::from_f64(ty.dtype, &[], &[x]), &ty.sizes)
@@ -212,12 +212,12 @@ fn holds_all_of(to: DType, from: DType) -> bool {
         (DType::BF16, DType::F16) => false,
         (_, DType::Bool | DType::U8) => from == DType::Bool,
         _ if from.is_float() && !to.is_float() => false,
-        // -128 has the 8 bits that -127 lacks, and is a power of two.
+        // The least integer, such as -128, has a bit more, but is a power of two.
         _ => bits(from) <= bits(to) && (from, to) != (DType::F16, DType::BF16),
     }
 }
 
-/// A reduction over nothing is its operand, but `reduce_sum` adds -0.0 to 0.0.
+/// A reduction over dimensions of size 1 is its operand, but `reduce_sum` adds -0.0 to 0.0.
 fn reduction(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     let x = item.inputs[0];
     let ty = b.ty(x).clone();

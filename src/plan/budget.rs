@@ -1,8 +1,8 @@
-//! Plans within a limit of memory: values that are not read for long are dropped, and what made them runs once more before
-//! they are read again.
+//! Plans within a memory limit: values that are not read for long are dropped, and the regions that made them run once more
+//! before they are read again.
 //!
-//! **Invariant:** a region that runs again is the same kernel on the same operands, so the results have the same bits; what has
-//! effects, or may fail, runs once.
+//! **Invariant:** a region that runs again is the same kernel on the same operands, so the results have the same bits; regions
+//! with side effects, or that may fail, run once.
 
 mod simulation;
 #[cfg(test)]
@@ -16,14 +16,14 @@ use super::{ALIGN, UnplacedPlan, order};
 use crate::graph::Graph;
 use simulation::{Sequence, Taste};
 
-/// How often the search is told to aim lower, because offsets in the arena took more than what is live at once.
+/// Number of times that the search aims lower because offsets in the arena took more than the live bytes.
 const CORRECTIONS: usize = 6;
-/// Steps of the search for the least memory that a program can do with.
+/// Number of steps of the search for the least memory with which a program can run.
 const BISECTIONS: usize = 10;
 
 type Planner<'a> = &'a dyn Fn(&Fused, &[RegionId]) -> UnplacedPlan;
 
-/// What [`remat`] gives; if that takes more than `limit`, the fastest program found that does not, else the one that takes the
+/// The result of [`remat`]; if that takes more than `limit`, the fastest program found that does not, else the one that takes the
 /// least. `unplaced` plans regions in an order.
 pub(super) fn within(
     graph: &Graph,
@@ -61,15 +61,15 @@ fn in_order(fused: &Fused) -> Vec<RegionId> {
     (0..fused.regions.len()).collect()
 }
 
-/// What memory there is.
+/// The memory that there is.
 #[derive(Clone, Copy)]
 struct Most {
     limit: u64,
-    /// Of it what is not in the arena.
+    /// The part of it that is not in the arena.
     outside: u64,
-    /// Of that what is the arena's, too, before results are written.
+    /// The part of that which serves the arena, too, before results are written.
     shared: u64,
-    /// What is taken without a limit.
+    /// The bytes taken without a limit.
     before: u64,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Search<'a> {
         self.fitting(most.limit, most).or_else(|| self.least(most))
     }
 
-    /// The program that takes the least, whatever the limit: so a limit of as much as was said to be the least is one that holds.
+    /// The program that takes the least, whatever the limit: so a limit equal to the reported minimum can be met.
     fn least(&self, most: Most) -> Option<Found> {
         let (mut low, mut high, mut least) = (most.outside, most.before, None);
         for _ in 0..BISECTIONS {
@@ -128,7 +128,7 @@ impl<'a> Search<'a> {
         both.or_else(|| self.aiming(arena, limit))
     }
 
-    /// Within the limit, with at first so much in the arena.
+    /// Within the limit, at first with `aim` bytes in the arena.
     fn aiming(&self, mut aim: u64, limit: u64) -> Option<Found> {
         for _ in 0..CORRECTIONS {
             let tastes = |sequence| Taste::ALL.map(|taste| (sequence, taste));

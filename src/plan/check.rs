@@ -1,19 +1,19 @@
 //! A proof of a finished plan against its graph, by running it on names instead of numbers: memory holds "value v from
-//! its first element on", and every step must find in memory the values it reads and compute what the graph says.
+//! its first element on", and every step must find in memory the values it reads and compute those that the graph defines.
 //!
-//! What is proved of every step:
-//! * reads are inside memory that holds the value they name, whole, written by an earlier step and not written over since;
-//! * writes go to outputs, the arena, the block of results and, of what is offloaded, the host's block only, aligned and inside; they overlap no
-//!   other write or scratch memory of the step, and no read unless the kernel goes through both in step;
+//! Proved of every step:
+//! * reads are inside memory that holds the value they name, whole, written by an earlier step and not overwritten since;
+//! * writes go to outputs, the arena, the block of results and, of offloaded values only, the host's block, aligned and inside;
+//!   they overlap no other write or scratch memory of the step, and no read unless the kernel goes through both in step;
 //! * an input donated to an output is written once, by the step that makes the output, or never if it is the output;
 //! * each element of each result is the graph's expression: followed back element by element, for the corners of the
 //!   iteration space and some points inside it;
 //!
-//! * what is on a lane is a collective, and until it is done nobody reads or writes its results or writes over its operands;
+//! * only collectives are on lanes, and until one is done nobody reads or writes its results or overwrites its operands;
 //!   but those started later on the same lane may read them, and end later;
 //!
-//! and of the whole: every output is there; CPU fallbacks, checks and collectives run once each, in the order of the graph but
-//! for collectives of several lanes, and none of these is waited for before all that precede it have begun.
+//! and of the whole: every output is there; CPU fallbacks, checks and collectives run once each, in the order of the graph
+//! except for collectives of several lanes, and none of these is waited for before all that precede it have begun.
 //!
 //! **Invariant:** shares nothing with the planners but the data types.
 
@@ -31,7 +31,7 @@ use crate::shape::contiguous_strides;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// `Internal` with the step and the reason when the plan does not do what the graph says.
+/// `Internal` with the step and the reason if the plan does not compute the graph.
 pub fn check(graph: &Graph, plan: &Plan) -> Result<()> {
     let mut memory = Memory::new(graph, plan)?;
     let mut effects = Effects::new(graph);
@@ -47,9 +47,9 @@ pub fn check(graph: &Graph, plan: &Plan) -> Result<()> {
     memory.finish()
 }
 
-/// The steps with effects: where each is, and before which step the program waits for it, by node.
+/// The steps with effects, by node: the position of each, and the step before which the program waits for it.
 struct Effects {
-    /// In the order of the graph, but for collectives.
+    /// Those that are not collectives, in the order of the graph.
     others: std::vec::IntoIter<NodeId>,
     found: HashMap<NodeId, (usize, usize)>,
 }
@@ -81,9 +81,9 @@ impl Effects {
         Ok(Some(graph.node(id)))
     }
 
-    /// Everything ran once. When a step waits for a collective, or has other effects, all that come before it in the graph
-    /// have begun; and none has that comes after it if it is no collective. So ranks whose plans differ wait for one another
-    /// in no circle.
+    /// Checks that everything ran once. When a step waits for a collective, or has other effects, all that come before it in the
+    /// graph have begun; and if it is not a collective, none that comes after it has. So ranks whose plans differ never wait for
+    /// one another in a circle.
     fn finish(self, graph: &Graph) -> Result<()> {
         let (mut begun, mut fence) = (0, 0);
         for id in effects(graph) {
@@ -152,7 +152,7 @@ struct Memory<'a> {
     plan: &'a Plan,
     live: Vec<LiveValue>,
     pending: Vec<Pending>,
-    /// How often each output was written.
+    /// Number of writes to each output.
     writes: Vec<u32>,
 }
 
@@ -225,7 +225,8 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Whether a step leaves alone what is on lanes while it begins; from then on it may be there itself.
+    /// Checks that a step leaves alone the operands and results of collectives on lanes; then adds the step if it is on one
+    /// itself.
     fn in_flight(&mut self, index: usize, step: &Step) -> Result<()> {
         self.pending.retain(|pending| pending.done > index);
         let lane = self.lane(step);
@@ -263,7 +264,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// The lane of a collective: the token that the first of those it follows begins with.
+    /// The lane of a collective: the token with which the first of those it follows begins.
     fn lane(&self, step: &Step) -> Option<Content> {
         let kind = step.kernel.collective()?;
         let mut value = *step.reads_of.get(collective::operands(kind).token)?;
@@ -399,7 +400,7 @@ impl<'a> Memory<'a> {
         })
     }
 
-    /// Write `k` may lie over a read only if both are gone through in step, or all is read before.
+    /// Write `k` may overwrite a read only if both are gone through in step, or everything is read before.
     fn hazards(&self, step: &Step, k: usize, (space, range): &(Space, Range<u64>)) -> Result<()> {
         let write = &step.writes[k];
         for (i, read) in self.reads_over(step, *space, range) {
@@ -452,7 +453,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// Bytes from the start of its memory that an operand reaches over.
+/// Number of bytes from the start of its memory that an operand spans.
 fn furthest(operand: &Operand) -> u64 {
     let layout = &operand.layout;
     if layout.sizes.contains(&0) {

@@ -1,4 +1,4 @@
-//! What kernels and collectives cost, and what is cheaper to compute again than to store and load.
+//! Costs of kernels and collectives, and which values are cheaper to recompute than to store and load.
 
 use super::Kernel;
 use super::draft::{Fused, Read, Region, Source};
@@ -8,24 +8,24 @@ use crate::op::module::body;
 use crate::op::{Class, Op};
 use smallvec::SmallVec;
 
-/// Most work that is repeated: an erf and what goes with it.
+/// Maximum work that is repeated: an erf and the operations around it.
 pub(super) const MAX_REPEATED: u32 = 16;
-/// Points at which computing a few simple instructions takes no longer than a kernel for them.
+/// Up to this many points, computing a few simple instructions takes no longer than a kernel for them.
 pub(super) const FEW_POINTS: i64 = 4096;
 const MAX_ROOTS: usize = 4;
-/// Operations of arithmetic that take as long as moving a byte.
+/// Number of arithmetic operations that take as long as moving a byte.
 const FLOPS_PER_BYTE: u64 = 16;
-/// How long a collective takes beside what it moves, in bytes that could be moved in memory meanwhile; ...
+/// Time of a collective beside its transfer, in bytes that could be moved in memory meanwhile; ...
 const COLLECTIVE_LATENCY: u64 = 1 << 20;
-/// ... and how much slower than memory it moves.
+/// ... and how many times slower than memory it moves data.
 const COLLECTIVE_SLOWDOWN: u64 = 16;
 
-/// What it takes to compute a value from memory.
+/// The work and the reads that it takes to compute a value from memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cone {
-    /// Of a simple instruction 1.
+    /// 1 for a simple instruction.
     pub work: u32,
-    /// The values to be read; none for what is made of scalars, constants and indices.
+    /// The values to be read; none for a value made of scalars, constants and indices.
     pub roots: SmallVec<[ValueId; MAX_ROOTS]>,
 }
 
@@ -70,14 +70,14 @@ fn is_computed(op: Op) -> bool {
     leaf || op.class() == Class::Pointwise || is_view(op)
 }
 
-/// No region takes longer, as far as plans care: times of programs that no memory is large enough for can be added up, too.
+/// No region takes longer, as far as plans care: so times of programs that are too large for any memory can be added up, too.
 const LONGEST: u64 = 1 << 44;
 
 fn added(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// How long a region takes, in bytes that could be moved meanwhile.
+/// Estimated time of a region, in bytes that could be moved meanwhile.
 pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
     let reads =
         region.reads.iter().filter(|r| !matches!(r.source, Source::Scalar(_) | Source::Index));
@@ -86,7 +86,7 @@ pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 
     let written = added(region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64));
     let node = match &region.kernel {
         Kernel::Node { .. } => region.writes.first().map(|&b| graph.maker(fused.buffers[b].value)),
-        // What is rematerialized is named after its reader.
+        // A rematerialized region is named after its reader.
         Kernel::Fused { body, .. } => Some(match region.writes.get(body.results.len()) {
             Some(&added) => graph.maker(fused.buffers[added].value),
             None => graph.node(region.anchor),
@@ -108,7 +108,7 @@ pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 
     added([read, written, computed].into_iter()).min(LONGEST)
 }
 
-/// Likewise of a collective.
+/// The same for a collective.
 pub(super) fn collective_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
     let moved = region_time(graph, fused, region);
     COLLECTIVE_LATENCY + moved * COLLECTIVE_SLOWDOWN

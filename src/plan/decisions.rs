@@ -1,22 +1,23 @@
-//! What planning decided, as data that holds for other sizes of the same program: which regions run again, for whom, and when.
+//! The decisions of planning, as data that holds for other sizes of the same program: which regions run again, for whom, and
+//! when.
 
 use super::draft::{Buffer, BufferId, Fused, Region, RegionId, Source};
 use super::lanes::Landings;
 use super::partial::only;
 
-/// What was decided by memory and time: where values are computed, which are computed again and for whom, and the order of
-/// everything. Holds for other sizes of the same program, as long as they give the same regions.
+/// The decisions of memory and time: where values are computed, which are recomputed and for whom, and the order of all regions.
+/// Holds for other sizes of the same program, as long as they give the same regions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanDecisions {
-    /// Of [`super::fuse`].
+    /// The decisions of [`super::fuse`].
     pub(super) absorbed: Vec<bool>,
-    /// Before anything was added.
+    /// Number of regions and of buffers before any were added.
     pub(super) regions: usize,
     pub(super) buffers: usize,
     pub(super) copies: Vec<Choice>,
     pub(super) limited: Option<Limited>,
     pub(super) order: Vec<RegionId>,
-    /// With lanes, when what is on them is done.
+    /// With lanes, when the collectives on them are done.
     pub(super) landings: Option<Landings>,
 }
 
@@ -24,22 +25,22 @@ pub struct PlanDecisions {
 pub(super) struct Choice {
     pub of: BufferId,
     pub readers: Vec<RegionId>,
-    /// The one of the readers that runs first.
+    /// The earliest reader in execution order.
     pub first: RegionId,
 }
 
 impl PlanDecisions {
-    /// The same regions, of which so much runs, in order.
+    /// The same decisions with the runs of a limit instead of copies, and their order.
     pub(super) fn limited(self, limited: Limited, order: Vec<RegionId>) -> PlanDecisions {
         PlanDecisions { copies: Vec::new(), limited: Some(limited), order, ..self }
     }
 
-    /// What a limit of memory cost, if it cost something.
+    /// The cost of the memory limit, if it had one.
     pub fn cost(&self) -> Option<Cost> {
         self.limited.as_ref().map(|limited| limited.cost)
     }
 
-    /// The regions with the additions of the guide; `None` if they are not those of the guide.
+    /// The regions with the additions of these decisions; `None` if the decisions are of other regions.
     pub(super) fn applied(&self, mut fused: Fused) -> Option<Fused> {
         if (fused.regions.len(), fused.buffers.len()) != (self.regions, self.buffers) {
             return None;
@@ -57,7 +58,7 @@ impl PlanDecisions {
 }
 
 impl Choice {
-    /// `fused` with the region, which writes buffers of its own, and is read instead.
+    /// `fused` with the region, which writes buffers of its own that are read instead.
     pub fn applied(&self, mut region: Region, fused: &Fused) -> Fused {
         let mut fused = Fused { regions: fused.regions.clone(), buffers: fused.buffers.clone() };
         region.anchor = fused.regions[self.first].anchor;
@@ -86,24 +87,24 @@ impl Choice {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Run {
     pub region: RegionId,
-    /// Of its results the only one that is computed.
+    /// The only one of its results that is computed; `None` for all.
     pub only: Option<BufferId>,
 }
 
-/// What runs, in order. Each region reads what was written last.
+/// Runs of regions, in order. Each region reads the results that were written last.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Runs(pub Vec<Run>);
 
-/// What a limit of memory cost.
+/// The cost of a memory limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// Bytes that the program takes without the limit.
     pub before: u64,
-    /// Estimated time, of which the program takes 1 without the limit.
+    /// Estimated time relative to the unlimited program (1.0 = no slowdown).
     pub time: f64,
 }
 
-/// What was decided for a limit.
+/// The decisions for a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Limited {
     pub runs: Runs,
@@ -111,7 +112,7 @@ pub(super) struct Limited {
 }
 
 impl Runs {
-    /// The regions that run, by number in their order; `None` if they are not those of `fused`.
+    /// The regions that run, numbered in their order; `None` if they are not those of `fused`.
     pub fn applied(&self, fused: &Fused) -> Option<Fused> {
         let mut applied = Fused::default();
         let mut latest: Vec<Option<BufferId>> = vec![None; fused.buffers.len()];

@@ -1,4 +1,4 @@
-//! Regions while they grow, and what they become.
+//! Regions while they grow, and the finished ones.
 
 use super::rounding;
 use super::views::{Path, View, is_whole};
@@ -17,7 +17,7 @@ pub(super) type SlotId = u32;
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     pub value: ValueId,
-    /// Set when it is the memory of a program output.
+    /// Set if it is the memory of a program output.
     pub output: Option<u32>,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Source {
 #[derive(Clone, Debug)]
 pub(super) struct Read {
     pub source: Source,
-    /// Whose dense flat elements the layout points into.
+    /// The value whose dense flat elements the layout points into.
     pub value: ValueId,
     pub dtype: DType,
     pub layout: Layout,
@@ -44,7 +44,7 @@ pub(super) struct Region {
     pub kernel: Kernel,
     pub reads: Vec<Read>,
     pub writes: Vec<BufferId>,
-    /// Regions that have to run before this one although it reads nothing of theirs.
+    /// Regions that have to run before this one although it reads none of their results.
     pub after: Vec<RegionId>,
     /// The node that gives the region its name and its place in the program's order.
     pub anchor: NodeId,
@@ -78,7 +78,7 @@ impl Fused {
         graph.ty(self.buffers[buffer].value)
     }
 
-    /// Which region writes each buffer.
+    /// The region that writes each buffer.
     pub fn writers(&self) -> Vec<RegionId> {
         let mut writers = vec![usize::MAX; self.buffers.len()];
         for (r, region) in self.regions.iter().enumerate() {
@@ -98,8 +98,8 @@ impl Region {
         }
     }
 
-    /// Whether write `k` may lie over the memory that only the reads chosen by `of` see: every one of them must be
-    /// gone through in step with the write, or be the base that a scatter updates, or an operand of a module.
+    /// Whether write `k` may overwrite the memory that only the reads chosen by `of` see: every one of them must be
+    /// traversed in step with the write, or be the base that a scatter updates, or an operand of a module.
     pub fn may_overwrite(
         &self,
         k: usize,
@@ -117,7 +117,7 @@ impl Region {
         };
         match &self.kernel {
             Kernel::Map(_) => self.reads.iter().filter(|r| of(r)).all(same),
-            // Parts of the result are written while the operands are still read for others.
+            // Parts of the result are written while other parts still need the operands.
             Kernel::Fused { body, .. } if k < body.results.len() => {
                 let (operands, others) =
                     self.reads.split_at(self.kernel.operands(self.reads.len()));
@@ -127,7 +127,7 @@ impl Region {
                 let mut reads = self.reads.iter().enumerate().filter(|(_, r)| of(r));
                 reads.all(|(i, r)| i == 0 && same(r))
             }
-            // It reads all before it writes.
+            // It reads all operands before it writes.
             Kernel::Node { op: Op::Module | Op::While, .. } => {
                 self.reads.iter().filter(|r| of(r)).all(same)
             }
@@ -149,7 +149,7 @@ pub(super) enum Kind {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// The node that makes the value has not been looked at yet.
+    /// The node that makes the value has not been visited yet.
     Open,
     /// Read from the value's memory.
     Memory,
@@ -180,7 +180,7 @@ pub(super) struct Slot {
     pub value: ValueId,
     pub dtype: DType,
     pub layout: Layout,
-    /// From the value to the region's iteration space.
+    /// The path from the value to the region's iteration space.
     pub path: Path,
     pub state: State,
 }
@@ -205,12 +205,12 @@ pub(super) struct Draft {
     /// Iteration space of a map or a reduction.
     pub sizes: Dims,
     pub slots: Vec<Slot>,
-    /// Slots computed from other slots: each stands before its arguments.
+    /// Slots computed from other slots, each before its arguments.
     pub joined: Vec<SlotId>,
     pub writes: Vec<(SlotId, BufferId)>,
-    /// Results of the region's node that are stored as they are, behind the writes.
+    /// Results of the region's node that are stored as they are, after the writes.
     pub added: Vec<BufferId>,
-    /// Larger than that of every region that depends on this one.
+    /// Larger than the height of every region that depends on this one.
     pub height: u32,
     /// Known regions that this one depends on.
     pub producers: Vec<RegionId>,
@@ -218,9 +218,9 @@ pub(super) struct Draft {
     pub anchor: NodeId,
 }
 
-/// Most instructions in one region.
+/// Maximum number of instructions in one region.
 const MAX_INSTRS: usize = 64;
-/// Most reads and writes of one region.
+/// Maximum number of reads and writes of one region.
 const MAX_OPERANDS: usize = 24;
 
 impl Draft {
@@ -255,8 +255,8 @@ impl Draft {
         computed + instrs <= MAX_INSTRS && touched + operands <= MAX_OPERANDS
     }
 
-    /// Takes over all that `other` does, or changes nothing when that would be too large or see the same memory in two
-    /// orders (which would keep a result from lying over it). Both are maps over the same sizes and neither depends on
+    /// Takes over everything that `other` does, or changes nothing if that would be too large or see the same memory in two
+    /// orders (which would keep a result from overwriting it). Both are maps over the same sizes and neither depends on
     /// the other.
     pub fn merge(&mut self, other: &Draft) -> bool {
         let twisted = |a: &Slot, b: &Slot| {
@@ -293,7 +293,7 @@ impl Draft {
         true
     }
 
-    /// All slots, arguments first: leaves, then what is computed from them.
+    /// All slots, arguments first: leaves, then the slots computed from them.
     fn in_order(&self) -> impl Iterator<Item = SlotId> + '_ {
         let mut is_joined = vec![false; self.slots.len()];
         self.joined.iter().for_each(|&s| is_joined[s as usize] = true);
@@ -301,7 +301,7 @@ impl Draft {
         leaves.chain(self.joined.iter().rev().copied())
     }
 
-    /// The finished region. `source` says where the memory of a value is.
+    /// The finished region. `source` gives the memory of a value.
     pub fn finish(&self, graph: &Graph, source: impl Fn(ValueId) -> Source) -> Region {
         let read = |s: &Slot| Read {
             source: match s.state {
@@ -345,7 +345,7 @@ impl Draft {
         }
     }
 
-    /// The loop body that computes what is written, and the slots it reads: the result of the node, if there is one,
+    /// The loop body that computes the writes, and the slots it reads: the result of the node, if there is one,
     /// then the others in order of their first use.
     fn body(&self, graph: &Graph) -> (LoopBody, Vec<usize>) {
         let results = || self.writes.iter().map(|w| w.0);

@@ -1,13 +1,14 @@
-//! Which steps of a plan can run before all that it reads is known, in the order of the plan but for those that have to wait.
+//! The steps of a plan that can run before everything that it reads is known, in the order of the plan except for those that have
+//! to wait.
 
 use super::{MemRef, Operand, Plan, Step};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Steps that have to wait before no later ones are looked at.
+/// Number of waiting steps after which no later ones are looked at.
 const MOST_WAITING: usize = 16;
 
-/// What every step of a plan reads, and writes.
+/// The memory that every step of a plan reads, and that it writes.
 pub struct Touched(Vec<[Vec<Extent>; 2]>);
 
 impl Touched {
@@ -16,11 +17,11 @@ impl Touched {
     }
 }
 
-/// What has run so.
+/// The steps that have run early.
 #[derive(Default)]
 pub struct EarlySteps {
     ran: Vec<bool>,
-    /// All before this one have.
+    /// All steps before this one have run.
     first: usize,
 }
 
@@ -29,8 +30,8 @@ impl EarlySteps {
         EarlySteps { ran: vec![false; plan.steps.len()], first: 0 }
     }
 
-    /// The steps that can run now: `is_known` says that all they need from outside is there, and they neither write what those that
-    /// have to wait read or write, nor read what these write.
+    /// The steps that can run now: `is_known` says that everything they need from outside is there, and they neither write memory
+    /// that waiting steps read or write, nor read memory that these write.
     pub fn ready(
         &self,
         plan: &Plan,
@@ -63,12 +64,12 @@ impl EarlySteps {
         self.first += self.ran[self.first..].iter().take_while(|&&ran| ran).count();
     }
 
-    /// How many have run.
+    /// Number of steps that have run.
     pub fn count(&self) -> usize {
         self.ran.iter().filter(|&&ran| ran).count()
     }
 
-    /// Those of a plan's steps that have not; all, where nothing was begun.
+    /// The steps of a plan that have not run; all if none was begun.
     pub fn rest<'a>(&'a self, plan: &Plan) -> impl Iterator<Item = usize> + 'a {
         (0..plan.steps.len()).filter(|&step| !self.ran.get(step).is_some_and(|&ran| ran))
     }
@@ -83,7 +84,7 @@ enum Space {
     Output(u32),
 }
 
-/// The bytes between the first and the last that an operand is of.
+/// The bytes from the first to the last one of an operand.
 #[derive(Clone)]
 struct Extent {
     space: Space,
@@ -91,7 +92,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// Of what a step reads, and of what it writes.
+    /// The extents that a step reads, and those that it writes.
     fn of_step(plan: &Plan, step: &Step) -> [Vec<Extent>; 2] {
         let of = |operand| Extent::of(plan, operand);
         let [reads, mut writes] = [&step.reads, &step.writes]
@@ -101,7 +102,7 @@ impl Extent {
         [reads, writes]
     }
 
-    /// `None` of what no step writes, and of nothing.
+    /// `None` for memory that no step writes, and for an empty extent.
     fn of(plan: &Plan, operand: &Operand) -> Option<Extent> {
         let (space, start) = match operand.mem {
             MemRef::Arena(offset) => (Space::Arena, offset),
@@ -118,7 +119,7 @@ impl Extent {
     }
 }
 
-/// Bytes of many extents, without repetition: where each range begins, and its end.
+/// The bytes of many extents, without repetition: the start of each range, and its end.
 #[derive(Default)]
 struct Covered(BTreeMap<(Space, u64), u64>);
 
@@ -129,7 +130,7 @@ impl Covered {
     }
 
     fn add(&mut self, Extent { space, mut bytes }: Extent) {
-        // Those that it meets become part of it.
+        // Ranges that it meets become part of it.
         while let Some((&(space, start), &end)) =
             self.0.range((space, 0)..(space, bytes.end)).next_back()
             && end > bytes.start

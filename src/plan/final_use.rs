@@ -1,13 +1,13 @@
-//! After which step nothing of a plan touches an output any more: whoever waits for it can have it while the rest runs, as the loss of
-//! a training step while its optimizer does.
+//! The step after which nothing in a plan touches an output any more: whoever waits for it can have it while the rest runs, as
+//! the loss of a training step while its optimizer does.
 
 use super::{Kernel, MemRef, Plan};
 
-/// With less left to run it is not worth waking somebody sooner.
+/// With fewer steps left to run, it is not worth waking a waiting thread sooner.
 const LEAST_LEFT: usize = 16;
 
-/// Steps and outputs that are final after them, in the order of the steps. None that were given an input's memory, nor any before
-/// the last step that runs the program's own code, which may ask for anything.
+/// Steps, and outputs that are final after them, in the order of the steps. None of the outputs reuses an input's memory, and
+/// none is final before the last step that runs the program's own code, which may ask for anything.
 pub struct FinalUses(Vec<(usize, usize)>);
 
 impl FinalUses {
@@ -30,7 +30,7 @@ impl FinalUses {
         FinalUses(uses)
     }
 
-    /// The outputs that are final before a step, of those from `from` on, which is moved behind them.
+    /// The outputs that are final before a step, from index `from` on, which is moved behind them.
     pub fn before<'a>(&'a self, step: usize, from: &mut usize) -> impl Iterator<Item = usize> + 'a {
         let rest = &self.0[*from..];
         let final_now = rest.iter().take_while(|(last, _)| *last < step).count();

@@ -1,12 +1,12 @@
-//! Which nodes share a kernel.
+//! Fusion: which nodes share a kernel.
 //!
-//! Nodes are visited from the last to the first, so that everything that uses a value is known when its turn comes:
-//! * all users in one region, or the value cheap to compute again: it is computed there and never stored;
-//! * else, if the region among the users that runs first goes over the same elements, that region also stores it;
+//! Nodes are visited from the last to the first, so that all users of a value are known when its turn comes:
+//! * all users are in one region, or the value is cheap to recompute: it is computed there and never stored;
+//! * else, if the first user region to run iterates over the same elements, that region also stores the value;
 //! * else it gets a region of its own; but some nodes may stand at the head of a region that uses them ([`epilogue`]).
 //!
 //! **Invariant:** `height` falls strictly along every dependence between regions, so there are no cycles: a region
-//! reaches only lower ones. In particular the highest user of a value is reached by none of the others.
+//! reaches only lower ones. In particular no other user of a value reaches its highest user.
 
 mod epilogue;
 mod operands;
@@ -23,42 +23,42 @@ use crate::op::{Class, Op};
 use crate::shape::{Dims, Layout};
 use smallvec::{SmallVec, smallvec};
 
-/// Who asks for a value.
+/// The slots that ask for a value.
 type Demands = SmallVec<[(RegionId, SlotId); 2]>;
 
 struct Fuser<'g> {
     graph: &'g Graph,
-    /// Outputs whose memory holds their value from the start.
+    /// Whether the memory of each output holds its value from the start.
     unchanged: Vec<bool>,
     views: Vec<View>,
     cones: Vec<Cone>,
     drafts: Vec<Draft>,
     demands: Vec<Demands>,
-    /// For every value that is stored, where.
+    /// The buffer of every value that is stored.
     home: Vec<Option<BufferId>>,
     buffers: Vec<Buffer>,
-    /// CPU fallbacks keep their order: they may have effects.
+    /// The next CPU fallback: they keep their order, since they may have effects.
     next_host: Option<RegionId>,
     choices: Choices<'g>,
     /// Whether nodes of an operation may stand at the head of a region.
     has_epilogue: &'g dyn Fn(Op) -> bool,
 }
 
-/// Decisions of cost in the order in which they come up: taken here, or given.
+/// Decisions of cost in the order in which they arise: taken here, or prescribed.
 struct Choices<'g> {
     taken: Vec<bool>,
     prescribed: Option<&'g [bool]>,
 }
 
 impl Choices<'_> {
-    /// The next one, if it is given; too few are those of another program.
+    /// The next decision, if they are prescribed; false if there are too few, as those of another program are.
     fn next(&self) -> Option<bool> {
         self.prescribed.map(|prescribed| prescribed.get(self.taken.len()).copied().unwrap_or(false))
     }
 }
 
-/// Splits `graph` into regions. Dead nodes are left out, except CPU fallbacks. Also returned: what was decided by cost, which
-/// can be given for the same program with other sizes. `donors` are the offers: the memory of an input to an output.
+/// Splits `graph` into regions. Dead nodes are left out, except CPU fallbacks. Also returns the decisions of cost, which can be
+/// prescribed for the same program with other sizes. `donors` are the offers: the memory of an input to an output.
 pub(super) fn fuse<'g>(
     graph: &'g Graph,
     donors: &[Option<u32>],
@@ -97,7 +97,7 @@ impl Fuser<'_> {
         self.buffers.len() - 1
     }
 
-    /// Gives output `k` its own memory: that of the value itself, or of what it is a whole view of; a copy when that
+    /// Gives output `k` its own memory: that of the value itself, or of the value that it is a whole view of; a copy if that
     /// is an input or taken by another output.
     fn output(&mut self, k: usize) {
         if self.unchanged[k] {
@@ -125,8 +125,8 @@ impl Fuser<'_> {
         self.drafts.len() - 1
     }
 
-    /// The slot of a region that shows `view`, whose sizes are the region's. Numbers known without memory are put
-    /// there at once; for the rest the demand is noted.
+    /// The slot of a region that shows `view`, whose sizes are the region's. Numbers that need no memory are put there at
+    /// once; for the rest the demand is noted.
     fn ask(&mut self, region: RegionId, view: View) -> SlotId {
         let root = view.root;
         if view.dtype == self.graph.ty(root).dtype
@@ -215,7 +215,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// A node that is a kernel of its own.
+    /// Makes a node a kernel of its own.
     fn whole(&mut self, id: NodeId) {
         let node = self.graph.node(id);
         self.drafts.push(Draft::new(Kind::Node(id), &[], id));
@@ -248,7 +248,7 @@ impl Fuser<'_> {
         self.keep(region, slot, v);
     }
 
-    /// Computes `v` wherever it is asked for, if that needs no memory for it and costs little.
+    /// Computes `v` wherever it is demanded, if that needs no memory for it and costs little.
     fn absorb(&mut self, v: ValueId, demands: &Demands) -> bool {
         let alone = demands.iter().all(|d| d.0 == demands[0].0);
         let pays = self.choices.next().unwrap_or_else(|| match alone {
@@ -263,8 +263,8 @@ impl Fuser<'_> {
         true
     }
 
-    /// Whether `v` may be computed at `points` places although it has fewer elements. A single number is not computed
-    /// again at many: reading it costs nothing.
+    /// Whether `v` may be computed at `points` points although it has fewer elements. A single number is not recomputed
+    /// at many points: reading it costs nothing.
     fn spreads(&self, v: ValueId, points: i64) -> bool {
         if self.graph.ty(v).numel() == 1 && points > cost::FEW_POINTS {
             return false;
@@ -274,7 +274,7 @@ impl Fuser<'_> {
         leafy || self.node_of(v).op == Op::Cast
     }
 
-    /// For the only region that needs `v`: whether no element is computed twice there.
+    /// For the only region that needs `v`: whether it computes no element twice, or may do so.
     fn is_part(&self, v: ValueId, demands: &Demands) -> bool {
         let points: i64 = demands.iter().map(|&(r, s)| self.slot(r, s).layout.numel()).sum();
         points <= self.graph.ty(v).numel() || self.spreads(v, points)
@@ -290,7 +290,7 @@ impl Fuser<'_> {
             let reads =
                 |root| draft.slots.iter().any(|s| s.value == root && s.state == State::Open);
             let more = |root: &&ValueId| {
-                // What is read again and again for other points comes from a cache.
+                // Memory that is read again and again for other points comes from a cache.
                 self.graph.ty(**root).numel() * 8 > points && !reads(**root)
             };
             let bytes = cone.roots.iter().filter(more).map(|&r| self.graph.ty(r).nbytes()).sum();
@@ -352,7 +352,7 @@ impl Fuser<'_> {
             && self.operands(node, slot).is_some()
     }
 
-    /// What the slot's region has to see of the operands of the node in order to compute the slot.
+    /// The views of the node's operands that the slot's region needs in order to compute the slot.
     fn operands(&self, node: &Node, slot: &Slot) -> Option<SmallVec<[View; 3]>> {
         let operand = |v: &ValueId| {
             let View { root, dtype, layout, path } = &self.views[v.0 as usize];
@@ -392,19 +392,19 @@ impl Fuser<'_> {
         draft.joined.push(s);
     }
 
-    /// Region `region` stores a result of its node.
+    /// Makes `region` store a result of its node.
     fn add(&mut self, region: RegionId, v: ValueId) {
         let buffer = self.settle(region, v);
         self.drafts[region].added.push(buffer);
     }
 
-    /// Region `region` stores its slot as `v`; everything else that asks for `v` reads it from there.
+    /// Makes `region` store its slot as `v`; all other users of `v` read it from there.
     fn keep(&mut self, region: RegionId, slot: SlotId, v: ValueId) {
         let buffer = self.settle(region, v);
         self.drafts[region].writes.push((slot, buffer));
     }
 
-    /// Where `region` stores `v`, which everything else that asks for it reads.
+    /// The buffer in which `region` stores `v`, and from which all other users read it.
     fn settle(&mut self, region: RegionId, v: ValueId) -> BufferId {
         let home = self.home[v.0 as usize];
         let buffer = home.unwrap_or_else(|| self.store(v, None));
@@ -425,7 +425,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// `user` needs `producer` to have run; lifts whatever that puts too low.
+    /// Notes that `user` needs `producer` to have run; raises the regions that are too low then.
     fn depends(&mut self, producer: RegionId, user: RegionId) {
         if !self.drafts[user].producers.contains(&producer) {
             self.drafts[user].producers.push(producer);
@@ -457,12 +457,12 @@ impl Fuser<'_> {
     }
 }
 
-/// Whether an operation finds out only when it runs that it cannot.
+/// Whether an operation may fail at run time.
 fn may_fail(op: Op, dtype: DType) -> bool {
     matches!(op, Op::Div | Op::Rem) && !dtype.is_float()
 }
 
-/// The slot itself if the region has it already.
+/// The region's equal slot if it has one, else this one as a new slot.
 fn put(draft: &mut Draft, slot: Slot) -> SlotId {
     draft.find(&slot).unwrap_or_else(|| draft.push(slot))
 }

@@ -1,4 +1,4 @@
-//! Which steps are collectives, and until when one may go on beside the steps that come after it.
+//! Which steps are collectives, and how long one may go on beside the steps that come after it.
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
 use super::{Kernel, MemRef, Step};
@@ -26,13 +26,13 @@ impl Step {
     }
 }
 
-/// Collectives, and the regions before which they are done at the latest, though these do not need them.
+/// Collectives, and the regions before which they are done at the latest, even if these do not need them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Landings(pub Vec<(RegionId, RegionId)>);
 
-/// For every region in its order the position of the one before which it has to be done, if it may go on beside others until
-/// then: where it lands, and before the first that reads what it makes and is not put on the same lane after it, or may write
-/// over what it reads.
+/// For every region in order, the position of the one before which it has to be done, if it may go on beside others until
+/// then: where it lands, and before the first that reads its results and does not follow it on the same lane, or may
+/// overwrite its operands.
 pub(super) fn done(
     fused: &Fused,
     (order, steps): (&[RegionId], &[&Region]),
@@ -43,7 +43,7 @@ pub(super) fn done(
     let mut done = vec![steps.len(); steps.len()];
     let at: HashMap<RegionId, usize> = order.iter().enumerate().map(|(at, &r)| (r, at)).collect();
     landings.0.iter().for_each(|(collective, before)| done[at[collective]] = at[before]);
-    // By buffer, the collective that makes it; by input, those that read it.
+    // For each buffer, the collective that makes it; for each input, those that read it.
     let mut maker = vec![None; fused.buffers.len()];
     let mut readers: HashMap<u32, Vec<usize>> = HashMap::new();
     for (at, region) in steps.iter().enumerate() {
@@ -68,7 +68,7 @@ pub(super) fn done(
             }
         }
     }
-    // What is put on a lane is done before what comes after it there.
+    // A collective on a lane is done before those that come after it there.
     let mut after: Vec<(LaneId, usize)> = Vec::new();
     let mut result = vec![None; steps.len()];
     for at in (0..steps.len()).rev() {
@@ -88,7 +88,7 @@ pub(super) fn done(
     result
 }
 
-/// What the tokens of a lane begin with.
+/// The source of a lane's first token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LaneId {
     Input(u32),

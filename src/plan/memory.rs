@@ -1,4 +1,4 @@
-//! Where everything lies: lifetimes, what may share memory, offsets in the arena.
+//! The place of everything in memory: lifetimes, sharing, offsets in the arena.
 //!
 //! **Invariant:** the memory of an input that is donated to an output is written by the step that makes that output, if it is
 //! another value, and by nothing else, so if that step does not run the old bytes are intact.
@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
 use crate::op::{Op, Ty};
 
-/// Puts the regions in the given order, collectives on lanes if there are any, which have landings; blocks of the arena get
+/// Puts the regions in the given order, with collectives on lanes if there are landings; blocks of the arena get
 /// numbers, not offsets. `donors` are the offers; the plan holds those that were granted.
 pub(super) fn unplaced(
     graph: &Graph,
@@ -56,16 +56,16 @@ pub(super) fn unplaced(
     }
 }
 
-/// Of results in their block, as memory of a device is aligned.
+/// Alignment of results in their block, in bytes: that of device memory.
 const RESULT_ALIGN: u64 = 512;
-/// Of the bytes that pay for a block, one result in it has this part at least.
+/// A result is put into a block only if it has at least this part (a divisor) of the bytes that pay for one.
 const SMALL_RESULT: u64 = 16;
-/// The arena has to become smaller by so many of so many parts of the results: where these lie elsewhere after all, the rest is taken
-/// for nothing.
+/// The fraction of the results' bytes by which the arena has to become smaller (numerator, denominator): if the results lie
+/// elsewhere after all, the rest is taken for nothing.
 const SAVED: (u64, u64) = (3, 4);
 
-/// Gives the blocks of an unplaced plan their offsets. Results lie in one block if they have `least` bytes and the arena is smaller
-/// by most of them then: in a training step, gradients are written where activations were.
+/// Gives the blocks of an unplaced plan their offsets. Results lie in one block if they have `least` bytes and the arena becomes
+/// smaller by most of them: in a training step, gradients are written where activations were.
 pub(super) fn settle(plan: &mut Plan, least: u64) {
     let Blocks { arena, host } = liveness(plan);
     let steps = plan.steps.len();
@@ -110,8 +110,8 @@ pub(super) fn settle(plan: &mut Plan, least: u64) {
     (plan.arena_bytes, plan.host_bytes) = (arena_packed.bytes, host_packed.bytes);
 }
 
-/// The results that are given no memory of inputs, but for small ones: where each lies in a block of them, in the order in which
-/// they are written, so that what is free before is in one piece.
+/// The results that reuse no memory of inputs, except for small ones, and their places in a block, in the order in which
+/// they are written, so that the part that is free before is in one piece.
 fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, ResultsLayout) {
     let mut written: Vec<(usize, u32)> = Vec::new();
     for (at, step) in plan.steps.iter().enumerate() {
@@ -120,8 +120,8 @@ fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, ResultsLayout) {
             _ => None,
         }));
     }
-    // What an update in place makes as well is an optimizer's first state, which is kept for longer than others, unless it updates
-    // more than it makes.
+    // New results of a step that also updates in place are an optimizer's first state, which is kept for longer than others,
+    // unless it updates more than it makes.
     let makes_state = |step: &Step| {
         let outputs = step.writes.iter().filter_map(|write| match write.mem {
             MemRef::Output(k) => Some(plan.donors[k as usize].is_some()),
@@ -140,7 +140,7 @@ fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, ResultsLayout) {
     for (first, k) in written {
         results.push((k, taken.bytes));
         let last = plan.steps.len() - 1;
-        // Up to the next one, so that all of the block is some result's.
+        // Up to the next one, so that all of the block belongs to some result.
         let bytes = nbytes(k).next_multiple_of(RESULT_ALIGN);
         taken.blocks.push((taken.bytes, Block { bytes, first, last, roams: false }));
         taken.bytes += bytes;
@@ -148,14 +148,14 @@ fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, ResultsLayout) {
     (results, taken)
 }
 
-/// By their numbers.
+/// The blocks, by their numbers.
 #[derive(Default)]
 struct Blocks {
     arena: Vec<Block>,
     host: Vec<Block>,
 }
 
-/// Sizes and lives of the blocks of an outline.
+/// Sizes and lifetimes of the blocks of an unplaced plan.
 fn liveness(plan: &Plan) -> Blocks {
     let mut all = Blocks::default();
     let mut touch = |mem: MemRef, at: usize, bytes: u64| {
@@ -236,7 +236,7 @@ fn last_touches(done: &[Option<usize>]) -> Vec<usize> {
 /// The step that reads each buffer last; none if another one may go on doing so.
 fn last_reads(fused: &Fused, steps: &[&Region], last_touches: &[usize]) -> Vec<Option<usize>> {
     let mut last = vec![None; fused.buffers.len()];
-    // Until when what is on lanes reads it.
+    // The last step during which collectives on lanes read it.
     let mut until = vec![None; fused.buffers.len()];
     for ((at, region), &last_touch) in steps.iter().enumerate().zip(last_touches) {
         for read in &region.reads {
@@ -250,8 +250,8 @@ fn last_reads(fused: &Fused, steps: &[&Region], last_touches: &[usize]) -> Vec<O
     last.into_iter().zip(until).map(alone).collect()
 }
 
-/// The block of each buffer in the arena or on the host, and how many there are in the arena; a result that may take the place
-/// of an operand which dies there shares its block.
+/// The block of each buffer in the arena or on the host, and the number of those in the arena; a result that may overwrite
+/// an operand which dies there shares its block.
 fn blocks(
     graph: &Graph,
     fused: &Fused,
@@ -327,7 +327,7 @@ fn outputs_on_host(graph: &Graph) -> Vec<u32> {
     (0..graph.outputs.len() as u32).filter(is_on_host).collect()
 }
 
-/// Which of the offered inputs is donated to each output.
+/// The offered input that is donated to each output, if any.
 fn grant(
     graph: &Graph,
     fused: &Fused,

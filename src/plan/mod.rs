@@ -1,6 +1,6 @@
 //! From a graph to plain data that says which kernels run in which order on which memory.
 //!
-//! **Invariant:** the output of this room is data: no pointers, no handles, no backend types. [`check`] proves every
+//! **Invariant:** the output of this module is data: no pointers, no handles, no backend types. [`check`] proves every
 //! plan without sharing code with the planners.
 
 mod budget;
@@ -42,10 +42,10 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 pub use unplaced::UnplacedPlan;
 
-/// What planning must know of the backend, as data in and numbers out.
+/// The properties of the backend that planning needs, as data in and numbers out.
 pub trait Target {
-    /// Bytes of scratch memory that a node kernel wants, given the types of its operands and results; or a reduction,
-    /// given the type of what is reduced (after its prologue).
+    /// Bytes of scratch memory that a node kernel needs, given the types of its operands and results; or a reduction,
+    /// given the type that it reduces (after its prologue).
     fn workspace(&self, op: Op, attrs: &Attrs, inputs: &[Ty], outputs: &[Ty]) -> u64;
 
     /// Whether it runs [`Kernel::Fused`] of `op`.
@@ -53,7 +53,7 @@ pub trait Target {
         true
     }
 
-    /// Whether it runs consecutive steps that compute alike as one, so that they should come side by side.
+    /// Whether it runs consecutive steps that compute alike as one, so that they should be adjacent.
     fn fuses_horizontally(&self) -> bool {
         false
     }
@@ -74,9 +74,9 @@ pub enum MemRef {
     Output(u32),
     /// Byte offset in the arena.
     Arena(u64),
-    /// Byte offset in the host's block, where what was offloaded waits.
+    /// Byte offset in the host's block, where offloaded values wait.
     Host(u64),
-    /// Byte offset in the block of results ([`Plan::results`]), of what is needed there before the result is written.
+    /// Byte offset in the block of results ([`Plan::results`]), of a value needed there before the result is written.
     Results(u64),
     /// A slot (8 bytes) of the argument block: an i64, an f64 or a bool (as i64 0 or 1), as the graph's `scalar` says.
     Scalar(u32),
@@ -96,13 +96,13 @@ pub struct Operand {
 /// Register of a [`LoopBody`]: first the reads, then one per instruction.
 pub type Reg = u32;
 
-/// One pointwise operation. What draws takes a third operand here: the linear index (i64).
+/// One pointwise operation. One that draws random numbers takes a third operand here: the linear index (i64).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Instr {
     pub op: Op,
     pub attrs: Attrs,
-    /// Of the result. Half-precision intermediates are held in f32 and rounded only by `cast`, also to the dtype that the
-    /// operand has already, and when written.
+    /// Dtype of the result. Half-precision intermediates are held in f32 and rounded only by `cast`, even to the dtype that
+    /// the operand has already, and when written.
     pub dtype: DType,
     pub args: SmallVec<[Reg; 3]>,
 }
@@ -116,7 +116,7 @@ pub struct LoopBody {
     pub reads: Vec<DType>,
     /// Only pointwise ops, `const`, `const_int` and `random`.
     pub instrs: Vec<Instr>,
-    /// What is written, in the order of the step's writes (or, in a reduction, the one register that is reduced).
+    /// The registers that are written, in the order of the step's writes (or, in a reduction, the one that is reduced).
     pub results: Vec<Reg>,
 }
 
@@ -126,18 +126,18 @@ pub enum Kernel {
     Map(LoopBody),
     /// writes[0] = `op` (a reduction over `axes`) of register results[0]; the write's layout lacks the axes.
     Reduce { body: LoopBody, op: Op, axes: Dims },
-    /// What a node computes goes on through a loop body while it is at hand. The first reads are the node's operands, as
-    /// for `Node`; register 0 of the body is the node's first result, as its dtype (read 0 of the body, not of
-    /// the step), in the order of the body's sizes, the last of which are its last one or factors of it; then come the body's other
-    /// reads. writes[k] = register results[k]; then come the node's other results. Only nodes for which
-    /// [`layout_requirement::has_epilogue`] and that cannot fail, nor can the body.
+    /// A node whose result goes on through a loop body while it is at hand. The first reads are the node's operands, as
+    /// for `Node`; register 0 of the body is the node's first result, in its dtype (read 0 of the body, not of
+    /// the step), in the order of the body's sizes, the last of which are the result's last one or factors of it; then come
+    /// the body's other reads. writes[k] = register results[k]; then come the node's other results. Only for nodes with
+    /// [`layout_requirement::has_epilogue`] that cannot fail, nor can the body.
     Fused { op: Op, attrs: Attrs, body: LoopBody },
     /// One primitive, computed whole; reads and writes are the node's operands and results in order, writes dense.
     /// Reads are dense too (at any offset), except: both operands of a matmul or a scaled matmul, all of a concat and the update of an
     /// `as_strided_scatter` may have any strides (0 included); a module's operands may be `Scalar`, and its results may lie over
     /// operands that are as large; q, k, v, dout and out of attention and its gradient any
-    /// with stride 1 in the last dimension. What [`accepts_half_input`] names may lie in memory of a half type where the primitive
-    /// has f32: it is what a cast would make of that. Seed and offset of attention may be `Scalar` operands.
+    /// with stride 1 in the last dimension. The operands named by [`accepts_half_input`] may lie in memory of a half type where
+    /// the primitive has f32: the kernel reads them as a cast would. Seed and offset of attention may be `Scalar` operands.
     Node { op: Op, attrs: Attrs },
 }
 
@@ -146,18 +146,18 @@ pub struct Step {
     pub kernel: Kernel,
     pub reads: Vec<Operand>,
     pub writes: Vec<Operand>,
-    /// For every read, the graph's value whose dense flat elements the operand is a view of. For people and [`check`].
+    /// For every read, the graph's value whose dense flat elements the operand views. For readers and [`check`].
     pub reads_of: Vec<ValueId>,
-    /// For every write, the value it is.
+    /// For every write, its value.
     pub results_of: Vec<ValueId>,
     /// Scratch memory in the arena: byte offset and size.
     pub workspace: Option<(u64, u64)>,
-    /// Of a collective that runs on the lane of its communicator: it is started here, and done before this step of the plan
-    /// begins (the number of steps: before the program ends). Nobody touches its results until then, nor writes to its
+    /// For a collective that runs on the lane of its communicator: it is started here, and done before this step of the plan
+    /// begins (the number of steps: before the program ends). Until then nothing touches its results or writes to its
     /// operands, but collectives of the same lane may be started on its results: they run after it.
     pub done: Option<u32>,
     pub site: Site,
-    /// As `graph::Node::record`, of the node that gives the step its name.
+    /// The `graph::Node::record` of the node that gives the step its name.
     pub record: u32,
 }
 
@@ -166,34 +166,34 @@ pub struct Plan {
     pub steps: Vec<Step>,
     pub inputs: Vec<Ty>,
     pub outputs: Vec<Ty>,
-    /// For every output, the input that donates its memory to it. Granted donations only: subset of what was offered.
+    /// For every output, the input that donates its memory to it. Granted donations only: a subset of the offers.
     pub donors: Vec<Option<u32>>,
     /// Outputs that were offloaded: their memory is the host's.
     pub outputs_on_host: Vec<u32>,
     pub scalars: Vec<DType>,
     pub arena_bytes: u64,
-    /// Of the host's block.
+    /// Size of the host's block.
     pub host_bytes: u64,
-    /// Outputs that may lie in one block, and the byte at which each begins: what is needed before the output is written may lie
+    /// Outputs that may lie in one block, and the byte at which each begins: values needed before the output is written may lie
     /// there, too. The memory of these outputs may as well be apart from the block.
     pub results: Vec<(u32, u64)>,
-    /// Of that block.
+    /// Size of that block.
     pub results_bytes: u64,
-    /// Largest sum of live arena bytes at any step, less what finds room in the block of results: what no placement can beat.
+    /// Largest sum of live arena bytes at any step, less those that fit into the block of results: no placement can beat it.
     pub lower_bound: u64,
 }
 
-/// How a plan is looked for.
+/// How a plan is made.
 #[derive(Clone, Copy)]
 pub enum PlanMode<'a> {
-    /// What to rematerialize, to need less memory, is searched for.
+    /// Searches for results to rematerialize in order to need less memory.
     Search,
-    /// As `Search`; where that plan's [`Plan::memory`] is more than so many bytes, as much is computed again as it takes to stay
-    /// within them. If nothing does, it is the plan that takes the least.
+    /// As `Search`; if that plan's [`Plan::memory`] exceeds this many bytes, as much is recomputed as it takes to stay
+    /// within them. If nothing suffices, it is the plan that takes the least.
     Within(u64),
-    /// It is not: all results are kept until they were read for the last time.
+    /// No search: all results are kept until they were read for the last time.
     Quick,
-    /// By the decisions of the same program for other sizes: this one's memory and time decide nothing any more.
+    /// By the decisions for the same program with other sizes: this one's memory and time decide nothing any more.
     Guided(&'a PlanDecisions),
 }
 
@@ -218,7 +218,7 @@ pub fn plan(
     Ok(plan)
 }
 
-/// As [`plan`], but for the offsets in the arena. Errors also when decisions are not of this program.
+/// [`plan`] without the offsets in the arena. Errors also if decisions are not of this program.
 pub fn plan_unplaced(
     graph: &Graph,
     inputs: &[Ty],
@@ -259,7 +259,7 @@ pub fn plan_unplaced(
             _ => false,
         };
         if target.has_lanes() {
-            // Within a limit, with as much beyond the peak as there is room for.
+            // Within a limit, with as much memory beyond the peak as there is room for.
             let scheduled = |share: u64| {
                 let order = decisions.order.clone();
                 let (order, landings) = order::scheduled(graph, &fused, donors, order, share);
@@ -279,7 +279,7 @@ pub fn plan_unplaced(
     Ok((unplaced(&fused, &decisions.order, decisions.landings.as_ref()), decisions))
 }
 
-/// Values of as many bytes fit into no machine's memory. With fewer, offsets and sums of sizes do not overflow.
+/// Values of this many bytes fit into no machine's memory. With fewer, offsets and sums of sizes do not overflow.
 const TOO_LARGE: u128 = 1 << 48;
 
 fn validate(graph: &Graph, inputs: &[Ty], scalars: &[DType], donors: &[Option<u32>]) -> Result<()> {
@@ -328,7 +328,7 @@ impl Kernel {
         }
     }
 
-    /// How many of the `reads` of a step are operands of a node.
+    /// Number of the `reads` of a step that are operands of a node.
     pub fn operands(&self, reads: usize) -> usize {
         match self {
             Kernel::Map(_) | Kernel::Reduce { .. } => 0,
@@ -339,7 +339,7 @@ impl Kernel {
 }
 
 impl Plan {
-    /// One step: the elements that lie in an input as `from` says come to lie in an output as `to` says.
+    /// A plan of one step, which copies elements that lie in an input as in `from` to an output, as in `to`.
     pub fn of_copy(dtype: DType, from: Layout, to: Layout) -> Plan {
         let flat = |layout: &Layout| vec![Ty::new(dtype, &[layout.end()])];
         let operand = |mem, layout| vec![Operand { mem, dtype, layout }];
@@ -359,24 +359,24 @@ impl Plan {
         Plan { steps: vec![step], inputs, outputs, donors: vec![None], ..Plan::default() }
     }
 
-    /// Bytes that it takes besides its inputs: the arena, and results that are given no memory of inputs.
+    /// Bytes that it takes besides its inputs: the arena, and results that reuse no memory of inputs.
     pub fn memory(&self) -> u64 {
         self.arena_bytes + self.fresh_bytes()
     }
 
-    /// Bytes of results that are given no memory of inputs, without those on the host.
+    /// Bytes of results that reuse no memory of inputs, without those on the host.
     pub fn fresh_bytes(&self) -> u64 {
         let is_fresh = |k: &usize| self.donors[*k].is_none() && !self.is_on_host(*k);
         (0..self.outputs.len()).filter(is_fresh).map(|k| self.outputs[k].nbytes() as u64).sum()
     }
 
-    /// Bytes of the host's memory that it takes: what was offloaded, and waits between steps or for other programs.
+    /// Bytes of the host's memory that it takes: offloaded values that wait between steps or for other programs.
     pub fn offloaded_bytes(&self) -> u64 {
         let nbytes = |k: &u32| self.outputs[*k as usize].nbytes() as u64;
         self.host_bytes + self.outputs_on_host.iter().map(nbytes).sum::<u64>()
     }
 
-    /// Where an output lies in the block of results.
+    /// The byte at which an output lies in the block of results.
     pub fn place_of_result(&self, output: u32) -> Option<u64> {
         self.results.iter().find(|(k, _)| *k == output).map(|(_, start)| *start)
     }

@@ -1,4 +1,4 @@
-//! In which order regions run: as the program says, or so that memory peaks low; whichever peaks lower.
+//! The order of regions: that of the program, or one whose memory peaks low; whichever peaks lower.
 //!
 //! **Invariant:** the result is a topological order of reads and writes, and everything that reads an input runs before
 //! the region that may overwrite it, unless a dependence forbids that.
@@ -15,7 +15,7 @@ use crate::graph::Graph;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What must run before what, and who touches which memory.
+/// Which regions must run before which, and which memory they touch.
 struct Flow {
     users: Vec<Vec<RegionId>>,
     n_before: Vec<u32>,
@@ -46,7 +46,7 @@ pub(super) fn orders(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> [V
         .map(|order| late::late(fused, &flow, donors, order))
 }
 
-/// An order for a backend that runs alike regions together: those come side by side where that costs no memory.
+/// An order for a backend that runs similar regions together: these are adjacent where that costs no memory.
 pub(super) fn gathered(
     graph: &Graph,
     fused: &Fused,
@@ -58,7 +58,7 @@ pub(super) fn gathered(
     alike::gathered(fused, &flow, order)
 }
 
-/// An order for a backend with lanes, and when collectives are done: they start early and what needs them runs late. `share`: of the
+/// An order for a backend with lanes, and when collectives are done: they start early and their users run late. `share` is the
 /// memory that this may take beyond the peak of `order`, in parts of [`WHOLE`].
 pub(super) fn scheduled(
     graph: &Graph,
@@ -84,7 +84,7 @@ fn flow(graph: &Graph, fused: &Fused) -> Flow {
     flow
 }
 
-/// Without what comes after another region for its effects alone.
+/// The flow without regions that follow another one for its effects alone.
 fn flow_of_values(graph: &Graph, fused: &Fused) -> Flow {
     let n = fused.regions.len();
     let mut flow = Flow {
@@ -118,7 +118,7 @@ impl Flow {
         }
     }
 
-    /// All that has to wait for `from`, itself included.
+    /// All regions that have to wait for `from`, itself included.
     fn reach(&self, from: RegionId) -> Vec<bool> {
         let mut seen = vec![false; self.users.len()];
         let mut stack = vec![from];
@@ -178,14 +178,14 @@ fn program_order(fused: &Fused, flow: &Flow) -> Vec<RegionId> {
     order
 }
 
-/// Among what is ready, the region after which least is live; but first those that do not raise the peak.
+/// Of the ready regions, the one after which least is live; but first those that do not raise the peak.
 fn frugal_order(fused: &Fused, flow: &Flow) -> Vec<RegionId> {
     let n = fused.regions.len();
     let mut waiting = flow.n_before.clone();
     let mut uses: Vec<usize> = flow.readers.iter().map(Vec::len).collect();
     let takes: Vec<u64> =
         flow.writes.iter().map(|w| w.iter().map(|&b| flow.bytes[b]).sum()).collect();
-    // What running a region gives back: results nobody reads, and operands of which it is the last reader.
+    // Bytes that running a region frees: results nobody reads, and operands of which it is the last reader.
     let dead = |w: &Vec<usize>| w.iter().filter(|&&b| uses[b] == 0).map(|&b| flow.bytes[b]).sum();
     let mut gives: Vec<u64> = flow.writes.iter().map(dead).collect();
     for (b, readers) in flow.readers.iter().enumerate() {
@@ -228,14 +228,14 @@ fn frugal_order(fused: &Fused, flow: &Flow) -> Vec<RegionId> {
     order
 }
 
-/// Most arena bytes live at once.
+/// Maximum number of arena bytes live at once.
 fn peak(fused: &Fused, flow: &Flow, order: &[RegionId]) -> u64 {
     let mut peak = 0;
     live_bytes(fused, flow, order, |_, live| peak = peak.max(live));
     peak
 }
 
-/// Tells `note` at every position how many arena bytes are live there.
+/// Calls `note` at every position with the arena bytes that are live there.
 fn live_bytes(fused: &Fused, flow: &Flow, order: &[RegionId], mut note: impl FnMut(usize, u64)) {
     let mut uses: Vec<usize> = flow.readers.iter().map(Vec::len).collect();
     let mut live = 0u64;
@@ -248,7 +248,7 @@ fn live_bytes(fused: &Fused, flow: &Flow, order: &[RegionId], mut note: impl FnM
     }
 }
 
-/// When each buffer is live in an order.
+/// The lifetime of each buffer in an order.
 pub(super) struct Liveness {
     /// Position of each region.
     pub at: Vec<usize>,
@@ -258,7 +258,7 @@ pub(super) struct Liveness {
     pub last: Vec<usize>,
     /// Arena bytes of each buffer; 0 for memory outside of it.
     pub bytes: Vec<u64>,
-    /// Most arena bytes live at once, and at which position first.
+    /// Maximum number of arena bytes live at once, and the first position with that many.
     pub peak: u64,
     pub peak_at: usize,
 }

@@ -10,7 +10,7 @@ pub(super) struct Block {
     pub roams: bool,
 }
 
-/// The block of results, which lies before the arena as far as offsets go, and what is in it.
+/// The block of results, which lies before the arena as far as offsets go, and its content.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ResultsLayout {
     pub bytes: u64,
@@ -18,25 +18,25 @@ pub(super) struct ResultsLayout {
     pub blocks: Vec<(u64, Block)>,
 }
 
-/// Offsets of blocks, in the arena from the end of the block of results on, and how large the arena is.
+/// Offsets of blocks, where the arena follows the block of results, and the size of the arena.
 #[derive(Clone, Debug)]
 pub(super) struct Packed {
     pub offsets: Vec<u64>,
     pub bytes: u64,
 }
 
-/// An arena that is higher than what is live at once by no more than this part of it is low enough.
+/// An arena that exceeds the live bytes by no more than this part of them is low enough.
 const TOLERATED: u64 = 100;
-/// So is one that is higher by so many bytes, and no more than this part: they are not worth the time, above all where a program
-/// of new sizes is run once.
+/// So is one that exceeds them by this many bytes, and no more than this part: saving them is not worth the time, above all where
+/// a program of new sizes is run once.
 const TOLERATED_BYTES: u64 = 256 << 10;
 const TOLERATED_BELOW: u64 = 8;
-/// Most pairs of blocks that are compared to find a lower arena.
+/// Maximum number of pairs of blocks that are compared to find a lower arena.
 const COMPARED: usize = 1 << 20;
 
-/// Offsets of the blocks beside those taken, and the size of the arena, which is at least `bound`: best fit with the blocks by
-/// size, and by size times lifetime; the smaller arena wins. As long as it is much larger than `bound`, the blocks that reach
-/// above go first, and all are placed again.
+/// Offsets of the blocks beside those that are taken, and the size of the arena, which is at least `bound`: best fit in the order
+/// of size, and of size times lifetime; the smaller arena wins. As long as it is much larger than `bound`, the blocks that reach
+/// above that go first, and all are placed again.
 pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64) -> Packed {
     let span = |b: &Block| (b.last - b.first + 1) as u64;
     let sorted = |weight: &dyn Fn(&Block) -> u64| {
@@ -62,7 +62,7 @@ pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64) -> Packe
             }
             let packed = best_fit(blocks, taken, &order);
             let reaches = |&i: &usize| packed.offsets[i] + blocks[i].bytes > taken.bytes + enough;
-            // In the same order they would be placed as they were.
+            // The same order would place them the same way.
             let is_settled = order.is_sorted_by_key(|i| !reaches(i));
             order.sort_by_key(|i| !reaches(i));
             if packed.bytes < best.bytes {
@@ -76,7 +76,7 @@ pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64) -> Packe
     best
 }
 
-/// A block that has its place.
+/// A block with its place.
 struct Placed {
     offset: u64,
     end: u64,
@@ -84,7 +84,7 @@ struct Placed {
     last: usize,
 }
 
-/// Each block in turn goes into the smallest gap that takes it between the blocks that live at the same time.
+/// Puts each block in turn into the smallest gap that takes it between the blocks that live at the same time.
 fn best_fit(blocks: &[Block], taken: &ResultsLayout, order: &[usize]) -> Packed {
     let mut offsets = vec![0u64; blocks.len()];
     let at = |offset: u64, block: &Block| Placed {
@@ -93,10 +93,10 @@ fn best_fit(blocks: &[Block], taken: &ResultsLayout, order: &[usize]) -> Packed 
         first: block.first,
         last: block.last,
     };
-    // By offset.
+    // Sorted by offset.
     let mut placed: Vec<Placed> = Vec::with_capacity(blocks.len() + taken.blocks.len() + 1);
     placed.extend(taken.blocks.iter().map(|(offset, block)| at(*offset, block)));
-    // Nothing lies over the border of the two.
+    // Nothing lies across the border of results and arena.
     placed.push(Placed { offset: taken.bytes, end: taken.bytes, first: 0, last: usize::MAX });
     let mut height = taken.bytes;
     for &i in order {
@@ -121,7 +121,7 @@ fn best_fit(blocks: &[Block], taken: &ResultsLayout, order: &[usize]) -> Packed 
     Packed { offsets, bytes: height - taken.bytes }
 }
 
-/// Largest sum of the blocks that are live at one step, less what is free of the block of results then.
+/// Largest sum of the blocks that are live at one step, less the part of the block of results that is free then.
 pub(super) fn lower_bound(blocks: &[Block], taken: &ResultsLayout, steps: usize) -> u64 {
     let mut change = vec![0i64; steps + 1];
     for block in blocks.iter().chain(taken.blocks.iter().map(|(_, block)| block)) {

@@ -1,10 +1,10 @@
-//! A part of a region: what computes one of its results, and no more.
+//! The part of a region that computes one of its results, and no more.
 
 use super::draft::{BufferId, Fused, Read, Region, Source};
 use super::{Kernel, LoopBody, Reg};
 use crate::shape::Layout;
 
-/// The part of a cheap region that writes `b`, or `None` for one that is not cheap.
+/// The part of a cheap region that writes `b`, or `None` for a region that is not cheap.
 pub(super) fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region> {
     let whole = match &region.kernel {
         Kernel::Map(body) | Kernel::Fused { body, .. } => body,
@@ -32,7 +32,7 @@ pub(super) fn only(fused: &Fused, region: &Region, b: BufferId) -> Option<Region
     }
 }
 
-/// The result of the node of a fused region as a read from memory, where the region stores it other than in `b`.
+/// The result of the node of a fused region as a read from memory, if the region stores it elsewhere than in `b`.
 fn stored_result(fused: &Fused, region: &Region, body: &LoopBody, b: BufferId) -> Option<Read> {
     let mut stored = region.writes.iter().zip(&body.results);
     let (&at, _) = stored.find(|&(&w, &reg)| reg == 0 && w != b)?;
@@ -44,7 +44,7 @@ fn stored_result(fused: &Fused, region: &Region, body: &LoopBody, b: BufferId) -
     })
 }
 
-/// The loop body that computes one register only, and which reads that leaves.
+/// The loop body that computes one register only, and the reads that remain.
 fn pruned(body: &LoopBody, result: Reg) -> (LoopBody, Vec<usize>) {
     let reads = body.reads.len();
     let mut needed = vec![false; reads + body.instrs.len()];

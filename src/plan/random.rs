@@ -19,7 +19,7 @@ impl Dice {
         ((z ^ (z >> 31)) % n as u64) as usize
     }
 
-    /// Rather a late one, so that programs are deep.
+    /// A value, rather a late one, so that programs are deep.
     fn pick(&mut self, values: &[ValueId]) -> ValueId {
         let n = values.len();
         let (a, b) = (self.below(n), self.below(n));
@@ -33,12 +33,12 @@ impl Dice {
 
 const SIZES: [&[i64]; 4] = [&[4, 6], &[6, 4], &[2, 3, 4], &[4]];
 
-/// Of the communicators of [`random_ranks_program`]: how many there are, the input of the first one's token, and its scalar;
+/// The communicators of [`random_ranks_program`]: their number, the input of the first one's token, and its scalar;
 /// that of the rank comes after them.
 pub const COMMUNICATORS: usize = 2;
 pub const FIRST_TOKEN: u32 = SIZES.len() as u32;
 pub const FIRST_COMMUNICATOR: u32 = 3;
-/// Ranks of each.
+/// Number of ranks of each.
 pub const RANKS: i64 = 2;
 
 /// A program over f32 inputs, one f64 and two i64 scalars, and offers of its inputs to its outputs.

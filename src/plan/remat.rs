@@ -1,5 +1,5 @@
-//! Computing again instead of keeping: a result that waits over the moment of highest memory, although what it is cheaply
-//! made of waits as well, is made a second time for those who read it after.
+//! Recomputing instead of keeping: a result that is kept across the peak of memory, although the operands of which it is
+//! cheaply made are kept as well, is made a second time for the readers after it.
 
 use super::cost::region_time;
 use super::decisions::{Choice, PlanDecisions};
@@ -8,14 +8,14 @@ use super::order::{self, Liveness};
 use super::partial::only;
 use crate::graph::Graph;
 
-/// Most time spent on computing again, as a part of that of the whole program.
+/// Maximum time spent on recomputation, as a part of that of the whole program.
 const MOST_TIME: f64 = 0.03;
-/// What memory a copy must save at least, as a part of the peak.
+/// Minimum memory that a copy must save, as a part of the peak.
 const LEAST_SAVED: f64 = 0.004;
-/// How many copies that save nothing may be looked at.
+/// Maximum number of copies that are tried without saving anything.
 const MISSES: usize = 8;
 
-/// Adds kernels that compute again, as long as each lowers the peak of the order that [`order::order`] finds.
+/// Adds kernels that recompute results, as long as each lowers the peak of the order that [`order::order`] finds.
 pub(super) fn remat(
     graph: &Graph,
     (mut fused, absorbed): (Fused, Vec<bool>),
@@ -72,7 +72,7 @@ struct Copy {
     time: u64,
 }
 
-/// How buffer `b` can be computed again after the peak of what is kept over it as well.
+/// The copy that recomputes buffer `b` after the peak from values that are kept across it as well.
 fn again(graph: &Graph, fused: &Fused, liveness: &Liveness, b: BufferId) -> Option<Copy> {
     let (writer, peak) = (liveness.writer[b], liveness.peak_at);
     let written = liveness.at[writer];

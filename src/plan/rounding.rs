@@ -1,7 +1,7 @@
 //! Where a region rounds half types. They are computed in f32, within an operation of the user's as PyTorch's kernels do it,
-//! and from one to the next where nobody can tell. But a tensor has one value: what is written to memory, read as another
-//! type or by a function that jumps is rounded for every operation that reads it, so nothing depends on what is computed in
-//! one region.
+//! and from one to the next where nobody can tell. But a tensor has one value: if it is written to memory, read as another
+//! type or by a function that jumps, it is rounded for every operation that reads it, so nothing depends on which operations
+//! share a region.
 
 use super::{Instr, LoopBody, Reg};
 use crate::dtype::DType;
@@ -9,8 +9,8 @@ use crate::op::{Attr, Op};
 use smallvec::smallvec;
 
 /// The body with a cast of a half-precision intermediate to its own dtype wherever another operation reads it and
-/// somebody observes it: it is a result, or read as another dtype or by what jumps. `records` are the operations that the instructions
-/// belong to, `reduction` that which sums up the result, if one does: in f32, so that is an observer.
+/// it is observed: as a result, or by a read as another dtype or by a function that jumps. `records` are the operations of the
+/// instructions, `reduction` the one that sums up the result, if there is one: in f32, so it is an observer.
 pub(super) fn rounded(body: LoopBody, records: &[u32], reduction: Option<u32>) -> LoopBody {
     if !body.instrs.iter().any(|instr| is_half(instr.dtype)) {
         return body;
@@ -33,9 +33,9 @@ pub(super) fn rounded(body: LoopBody, records: &[u32], reduction: Option<u32>) -
 /// A register of the old body.
 #[derive(Clone, Copy)]
 struct Register {
-    /// Where it is in the new one.
+    /// Its register in the new body.
     reg: Reg,
-    /// The same rounded, once somebody has asked.
+    /// The same rounded, once it has been asked for.
     rounded: Option<Reg>,
     /// The operation it belongs to; 0 for reads.
     record: u32,
@@ -46,9 +46,9 @@ struct Rounding {
     instrs: Vec<Instr>,
     /// For each register of the new body, whether it holds a number of its dtype.
     is_exact: Vec<bool>,
-    /// By number in the old body.
+    /// By register of the old body.
     registers: Vec<Register>,
-    /// The register of the old body that comes next.
+    /// The next register of the old body.
     next: usize,
 }
 
@@ -93,7 +93,7 @@ impl Rounding {
         self.next += 1;
     }
 
-    /// The register that an operation of `record` reads for one of the old body.
+    /// The register that an operation of `record` reads in place of one of the old body.
     fn read_by(&mut self, old: Reg, record: u32) -> Reg {
         let Register { reg, rounded, record: own, is_observed } = self.registers[old as usize];
         if own == record || !is_observed || self.is_exact[reg as usize] {

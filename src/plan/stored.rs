@@ -1,7 +1,7 @@
 //! A plan as bytes that mean the same in every process of this build, and back.
 //!
-//! Two things in a plan are a process's own: the numbers of host operators, stored as their keys, and sites, not stored
-//! (whoever asks for the plan has recorded the same operations and knows where).
+//! Two things in a plan belong to one process: the numbers of host operators, stored as their keys, and sites, not stored
+//! (the reader of the plan has recorded the same operations and knows them).
 
 use super::{Kernel, Plan};
 use crate::error::Site;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize)]
 struct Stored {
     plan: Plan,
-    /// What the numbers of host operators in `plan` stand for here.
+    /// The keys that the numbers of host operators in `plan` stand for.
     host_keys: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ fn host_operators(plan: &mut Plan) -> impl Iterator<Item = &mut i64> {
     })
 }
 
-/// `None` for a plan that calls a host operator nobody registered.
+/// `None` for a plan that calls an unregistered host operator.
 pub fn encode(plan: &Plan) -> Option<Vec<u8>> {
     let mut plan = plan.clone();
     plan.steps.iter_mut().for_each(|step| step.site = 0);

@@ -1,5 +1,6 @@
-//! A plan for people: one line a step. `in0`, `out0` are inputs and outputs, `@64` is an arena offset, `host@64` one in
-//! the host's block, `results@64` one in the block of results, `s0` a scalar, `#` the index itself; `{…}` are strides and `+` an offset, left out where the layout is dense.
+//! A plan as readable text: one line per step. `in0`, `out0` are inputs and outputs, `@64` is an arena offset, `host@64` one in
+//! the host's block, `results@64` one in the block of results, `s0` a scalar, `#` the index itself; `{…}` are strides and
+//! `+` an offset, left out where the layout is dense.
 
 use super::{Instr, Kernel, LoopBody, MemRef, Operand, Plan, Step};
 use crate::graph::text::{attr_text, ints_text};

@@ -1,5 +1,5 @@
 //! A training step of a small GPT in mixed precision with AdamW, forwards, backwards and update, as a front end would
-//! lower it: what orders, memory and planning time are tested on.
+//! lower it: the example for tests of orders, memory and planning time.
 
 use crate::dtype::DType::{self, BF16, F32, F64, I64};
 use crate::graph::{Builder, Graph, ValueId};
@@ -61,7 +61,8 @@ impl Make {
         self.0.ops(op, inputs, attrs).unwrap()
     }
 
-    /// What all ranks make of `x`, and the next token. `of`: the communicator, its token and the rank; sums are `how` 0.
+    /// The collective of `x` over all ranks, and the next token. `of`: the communicator, its token and the rank; sums are `how`
+    /// 0.
     pub fn collective(
         &mut self,
         kind: Kind,
@@ -81,7 +82,7 @@ impl Make {
 
 const HEADS: i64 = 4;
 
-/// A linear layer: weight `[out, in]` and bias, and what its backward needs.
+/// A linear layer: weight `[out, in]` and bias, and the input that its backward needs.
 struct Linear {
     weight: usize,
     bias: usize,
@@ -115,7 +116,7 @@ struct Gpt {
     offset: ValueId,
 }
 
-/// The program and what it offers for its outputs: parameters, both moments, and the loss.
+/// The program, and the donors offered to its outputs: the loss, then parameters and both moments.
 pub fn training_step(
     layers: i64,
     batch: i64,

@@ -1,4 +1,4 @@
-//! A plan before its memory: what another size of the same program changes in it is numbers.
+//! A plan before its memory: another size of the same program changes only numbers in it.
 
 use super::{Kernel, LoopBody, Operand, Plan, Step, memory};
 use crate::graph::Guard;
@@ -8,12 +8,12 @@ use crate::op::Ty;
 /// Bytes of results that pay for a block of their own, in which other values lie before.
 const LEAST_RESULTS: u64 = 1 << 20;
 
-/// A plan in which `MemRef::Arena`, `MemRef::Host` and the workspaces name blocks by number; how large these are and
-/// how long they are needed follows from the steps.
+/// A plan in which `MemRef::Arena`, `MemRef::Host` and the workspaces name blocks by number; their sizes and
+/// lifetimes follow from the steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnplacedPlan {
     plan: Plan,
-    /// Of the graph.
+    /// Those of the graph.
     guards: Vec<Guard>,
 }
 
@@ -22,12 +22,12 @@ impl UnplacedPlan {
         UnplacedPlan { plan, guards: guards.to_vec() }
     }
 
-    /// What its graph's rewrites rely on: the last of its numbers.
+    /// The conditions on which its graph's rewrites rely: the last of its numbers.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
     }
 
-    /// Whether that holds for its numbers.
+    /// Whether these hold for its numbers.
     pub fn is_guarded(&self) -> bool {
         self.guards.iter().all(|guard| guard.margin >= 0)
     }
@@ -37,7 +37,7 @@ impl UnplacedPlan {
         self.placed_sharing(LEAST_RESULTS)
     }
 
-    /// Likewise, with results in one block from so many bytes on.
+    /// The same, with results in one block if they have at least this many bytes.
     pub fn placed_sharing(self, least: u64) -> Plan {
         let UnplacedPlan { mut plan, .. } = self;
         memory::settle(&mut plan, least);

@@ -1,5 +1,5 @@
-//! Movements that move nothing: a reshape, transpose, broadcast, slice, strided view or bitcast is another way of
-//! looking at the memory of the value it comes from.
+//! Movements that move no data: a reshape, transpose, broadcast, slice, strided view or bitcast is another view of the memory
+//! of the value it comes from.
 
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, NodeId, ValueId};
@@ -10,20 +10,20 @@ use smallvec::SmallVec;
 /// Movements in the order in which they are applied.
 pub(super) type Path = SmallVec<[NodeId; 4]>;
 
-/// A value as a look at the dense flat elements of another one.
+/// A value as a view of the dense flat elements of another one.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub root: ValueId,
     /// Differs from the root's after a bitcast.
     pub dtype: DType,
-    /// Where the elements are, in units of `dtype`.
+    /// The places of the elements, in units of `dtype`.
     pub layout: Layout,
-    /// From the root to here.
+    /// The movements from the root to here.
     pub path: Path,
 }
 
 impl View {
-    /// The view of a value that is looked at as it is.
+    /// The view of a value as it is.
     pub fn itself(graph: &Graph, value: ValueId) -> View {
         let ty = graph.ty(value);
         View {
@@ -86,7 +86,7 @@ pub(super) fn is_view(op: Op) -> bool {
     matches!(op, Reshape | Transpose | Broadcast | Slice | AsStrided | Bitcast)
 }
 
-/// What every value is a view of. Where no layout can say it, the operand becomes a root: it has to be copied
+/// The view that every value is. If no layout can express it, the operand becomes a root: it has to be copied
 /// into dense memory.
 pub(super) fn views(graph: &Graph) -> Vec<View> {
     let mut views: Vec<View> = Vec::with_capacity(graph.values.len());
@@ -104,8 +104,8 @@ pub(super) fn views(graph: &Graph) -> Vec<View> {
     views
 }
 
-/// `layout` after a movement, or `None` when no layout has the result. A bitcast needs memory to look at, so it has
-/// no meaning here; what is drawn stands for the repetition of its seed over its sizes.
+/// `layout` after a movement, or `None` if no layout has the result. A bitcast needs memory to view, so it has
+/// no meaning here; random numbers stand for the repetition of their seed over their sizes.
 pub(super) fn moved(node: &Node, layout: &Layout) -> Option<Layout> {
     let ints = |i: usize| node.attrs[i].ints();
     let result = match node.op {

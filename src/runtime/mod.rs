@@ -1,21 +1,21 @@
-//! A context: what it shares, compiles, runs and says of that, in rooms.
+//! A context, in rooms: its options, reports, programs, compiler and launch thread.
 //!
-//! **Invariant:** the only module that knows all the others (but `capi`). Of these rooms each imports those before it, none that
-//! comes after it (`tests/layers.rs`).
+//! **Invariant:** the only module that knows all the others (except for `capi`). Each of these rooms imports only rooms before
+//! it (`tests/layers.rs`).
 
-/// What is asked for, and what the environment says.
+/// Options of the caller and of the environment.
 pub mod options;
 /// Counters, reasons, failures, reports.
 pub mod observe;
-/// What became of a trace.
+/// Compiled traces.
 mod program;
-/// What the threads of a context have in common.
+/// State that the threads of a context share.
 mod shared;
 /// From a closed trace to a program.
 pub mod compile;
 /// Runs programs.
 mod launch;
-/// The trace, its lock, and all that is asked of a context.
+/// The trace, its lock, and the operations of a context.
 pub mod context;
 
 pub use context::{Context, Level, Log, Observer, TOKEN_SIZES, is_canonical};

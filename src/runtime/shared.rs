@@ -1,4 +1,4 @@
-//! What the launch thread, those beside it and the recording threads have in common.
+//! State shared by the launch thread, the threads beside it and the recording threads.
 
 use crate::backend::Backend;
 use crate::buffer::Bytes;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// Programs kept in memory by one context.
 pub const PROGRAMS: Capacity = Capacity { entries: 1024, bytes: 512 << 20 };
 
-/// The release, and the sources: any change of theirs may change what a program should be.
+/// The release, and the sources: any change to them may change programs.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TORCHACC_SOURCES"));
 
 pub struct Shared {
@@ -29,7 +29,7 @@ pub struct Shared {
     pub cache: Cache<CompiledTrace>,
     pub paths: Paths<CompiledTrace>,
     pub disk: Option<Disk>,
-    /// Operations from which programs go there.
+    /// Operations from which programs are kept there.
     pub disk_from: usize,
     pub families: Families,
     /// Programs of the last run, to be planned for other sizes; the launcher passes them on.
@@ -41,13 +41,13 @@ pub struct Shared {
     pub observed: Observed,
     pub trace_limit: usize,
     pub trace_bytes: usize,
-    /// Nodes from which a program may start with a plan made quickly.
+    /// Nodes from which a program may start with a quick plan.
     pub quick_from: usize,
-    /// Bytes that a program may take besides its inputs; 0: as many as it wants.
+    /// Bytes that a program may take besides its inputs; 0: no limit.
     memory_limit: AtomicU64,
     /// Whether the backend's missing features were reported.
     pub lack_is_reported: AtomicBool,
-    /// Whether what is done in the background is for nobody any more.
+    /// Whether the context is ending, so that background work is no longer needed.
     pub is_ending: AtomicBool,
     /// A plugin for programs that are to run on OpenXLA.
     pub openxla: Option<PathBuf>,
@@ -86,7 +86,7 @@ impl Shared {
         self.backend.allocate(nbytes)
     }
 
-    /// The key of what these parts and this library say.
+    /// The key of these parts, the backend, the memory limit and the version of this library.
     pub fn key_of(&self, mut parts: Vec<(&'static str, Vec<u8>)>) -> Key {
         parts.push(("backend", self.backend.fingerprint().into_bytes()));
         parts.push(("memory limit", self.memory_limit().unwrap_or(0).to_le_bytes().into()));
@@ -94,12 +94,12 @@ impl Shared {
         Key::new(parts)
     }
 
-    /// Bytes that a program may take besides its inputs; `None`: as many as it wants.
+    /// Bytes that a program may take besides its inputs; `None`: no limit.
     pub fn memory_limit(&self) -> Option<u64> {
         Some(self.memory_limit.load(Relaxed)).filter(|&limit| limit != 0)
     }
 
-    /// How programs are searched for.
+    /// The mode in which plans are searched for.
     pub fn plan_mode(&self) -> PlanMode<'static> {
         self.memory_limit().map_or(PlanMode::Search, PlanMode::Within)
     }
@@ -108,7 +108,7 @@ impl Shared {
         self.memory_limit().is_none_or(|limit| plan.memory() <= limit)
     }
 
-    /// Error: `OutOfMemory`, with what the plan wants and when, if that is more than the limit.
+    /// Error: `OutOfMemory`, with the plan's size and peak, if it exceeds the limit.
     pub fn check_limit(&self, plan: &Plan, operators: &[Operator]) -> Result<()> {
         match self.memory_limit() {
             Some(limit) if plan.memory() > limit => {
@@ -118,12 +118,12 @@ impl Shared {
         }
     }
 
-    /// From now on programs take at most so many bytes; 0: as many as they want. Programs that were found under another limit
-    /// are looked up anew. To be called by the launch thread while nothing else runs, or before there is one.
+    /// Limits the bytes that programs take from now on; 0: no limit. Programs that were found under another limit are looked up
+    /// anew. To be called by the launch thread while nothing else runs, or before there is one.
     pub fn limit_memory(&self, limit: u64) {
         self.memory_limit.store(limit, Relaxed);
         self.families.forget_plans();
-        // Until both are done nothing that was prefetched becomes a path.
+        // Under this lock, so that no prefetched program becomes a path before both are done.
         let mut prefetched = self.prefetched.lock();
         prefetched.clear();
         self.paths.clear();

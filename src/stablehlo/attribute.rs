@@ -1,4 +1,4 @@
-//! Attributes: what an operation is told besides its operands.
+//! Attributes: the parameters of an operation besides its operands.
 
 use super::cursor::Cursor;
 use super::literal::Literal;
@@ -10,12 +10,12 @@ pub type Dict<'a> = Vec<(&'a str, Attribute<'a>)>;
 
 #[derive(Clone, Debug)]
 pub enum Attribute<'a> {
-    /// Present, and nothing that is looked at.
+    /// Present, with a value that is not read.
     Unit,
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// As it stands between the quotes.
+    /// The raw text between the quotes.
     Text(&'a str),
     Symbol(&'a str),
     /// One of a list of choices: `LT`, `DEFAULT`, the `b` of dimension numbers.
@@ -34,7 +34,7 @@ impl<'a> Attribute<'a> {
         }
     }
 
-    /// Whole numbers, of a list, an array or a dense literal; of lists in lists one after the other.
+    /// Integers of a list, an array or a dense literal; nested lists are concatenated.
     pub fn ints(&self) -> Result<Vec<i64>> {
         match self {
             Attribute::Int(n) => Ok(vec![*n]),
@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
         Ok(Attribute::List(self.deeper(|c| c.until("]", |c| c.attribute(true)))?))
     }
 
-    /// Lists as the pretty form of products has them: `[0] x [1]`, `[b, f]x[i, o]->[b, f]`.
+    /// Lists in the pretty form of products: `[0] x [1]`, `[b, f]x[i, o]->[b, f]`.
     pub fn lists(&mut self) -> Result<Attribute<'a>> {
         let mut all = vec![self.list()?];
         while self.eat("->") || self.peek_word() == "x" && self.eat("x") {
@@ -81,7 +81,7 @@ impl<'a> Cursor<'a> {
         Ok(if all.len() == 1 { all.remove(0) } else { Attribute::List(all) })
     }
 
-    /// With `typed`, a number may say its type: elsewhere what follows a colon belongs to the operation.
+    /// With `typed`, a number may have a type; elsewhere a colon belongs to the operation.
     pub fn attribute(&mut self, typed: bool) -> Result<Attribute<'a>> {
         match self.peek() {
             b'"' => {
@@ -159,7 +159,7 @@ impl<'a> Cursor<'a> {
         &self.text[start..self.at]
     }
 
-    /// `#stablehlo<precision DEFAULT>`, `#stablehlo.gather<offset_dims = [1], …>`, and what nobody looks at.
+    /// `#stablehlo<precision DEFAULT>`, `#stablehlo.gather<offset_dims = [1], …>`, and attributes that are not read.
     fn of_dialect(&mut self) -> Result<Attribute<'a>> {
         self.expect("#")?;
         let name = self.word();
@@ -231,7 +231,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// `tensor`, `complex` and names of elements that cannot be taken for a dimension number.
+/// `tensor`, `complex` and names of elements that cannot be mistaken for a dimension number.
 fn is_type(word: &str) -> bool {
     let digits = word.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let is_element = word.starts_with(['i', 'u', 'f', 'b', 's'])

@@ -1,5 +1,5 @@
-//! What a reduction, a scatter or a sort does to two elements: one operation, or a region that is run on whole arrays or
-//! on samples.
+//! The body of a reduction, a scatter or a sort, which combines two elements: one operation, or a region that is run on whole
+//! arrays or on samples.
 
 use super::attribute::Attribute;
 use super::literal::Elements;
@@ -38,7 +38,7 @@ fn one(name: &str) -> Option<Op> {
     ONES.iter().find(|row| row.0 == name).map(|row| row.1)
 }
 
-/// Of bools there are no sums.
+/// The logical operation for bools, which have no sums.
 pub fn logic(op: Op) -> Op {
     match op {
         Op::Add | Op::Max => Op::Or,
@@ -48,7 +48,7 @@ pub fn logic(op: Op) -> Op {
 }
 
 impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
-    /// What region `n` does, or what the operation `applies`.
+    /// The body in region `n`, or the operation in the attribute `applies`.
     pub fn body(&self, n: usize) -> Result<Body<'c, 'a>> {
         if let Some(Attribute::Choice(name)) = self.find(&["applies"]) {
             return match one(name) {
@@ -81,7 +81,7 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
         }
     }
 
-    /// The body of elements of arrays.
+    /// Applies the body to the elements of arrays.
     pub fn merge(
         &self,
         body: Body<'c, 'a>,
@@ -97,7 +97,7 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
                 if results.len() != a.len() {
                     return invalid!("a region gives {} results for {}", results.len(), a.len());
                 }
-                // Numbers that depend on no argument are one for all.
+                // A result that depends on no argument is one number for all elements.
                 let widened =
                     results.iter().zip(a).map(|(x, a)| x.map(|v| v.broadcast(&a.v.sizes())));
                 widened.collect()
@@ -131,14 +131,14 @@ fn merged<'m>(op: Op, a: Value<'m>, b: Value<'m>) -> Result<Value<'m>> {
 
 // ---- samples
 
-/// What samples cannot tell apart from other numbers: 0, NaN, true and false.
+/// Whether samples distinguish a number from all others, as they do 0, NaN, true and false.
 fn is_told(dtype: DType, number: &Array) -> bool {
     dtype == DType::Bool || !dtype.is_complex() && (number.f64(0) == 0.0 || number.f64(0).is_nan())
 }
 
 impl<'a, 'm> Call<'_, 'a, 'm> {
     /// Whether a region only compares its arguments with each other and with 0 and NaN, be they written in it or outside:
-    /// then a few samples show what it does.
+    /// then a few samples determine its results.
     pub fn compares(&self, region: &Region<'a>) -> bool {
         let simple = region.body.iter().all(|op| match op.name {
             "stablehlo.compare" | "stablehlo.select" | "stablehlo.and" | "stablehlo.or"
@@ -156,7 +156,7 @@ impl<'a, 'm> Call<'_, 'a, 'm> {
         simple && captured.is_some_and(|all| all.iter().all(|(_, dtype, one)| is_told(*dtype, one)))
     }
 
-    /// The numbers that a region takes from outside. `None`: one of them is not known.
+    /// The numbers that a region captures. `None`: one of them is not known.
     fn captured(&self, region: &Region<'a>) -> Option<Vec<(&'a str, DType, Array)>> {
         let inside = |name: &str| {
             region.args.contains(&name)
@@ -171,8 +171,8 @@ impl<'a, 'm> Call<'_, 'a, 'm> {
             .collect()
     }
 
-    /// What a region returns for arrays of arguments, element by element. `None` where it needs more than its arguments and
-    /// numbers that are known.
+    /// The results of a region for arrays of arguments, element by element. `None` where it needs more than its arguments and
+    /// known numbers.
     pub fn run_region(
         &self,
         region: &Region<'a>,

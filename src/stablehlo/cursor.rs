@@ -1,8 +1,8 @@
-//! A place in a text, and the smallest things that are read there.
+//! A position in a text, and the smallest items that are read there.
 
 use crate::error::{Code, Error, Result};
 
-/// Regions, attributes and calls within each other.
+/// Maximum nesting of regions, attributes and calls.
 pub const MAX_DEPTH: usize = 48;
 
 #[derive(Clone)]
@@ -10,7 +10,7 @@ pub struct Cursor<'a> {
     pub text: &'a str,
     /// Byte position.
     pub at: usize,
-    /// How many brackets are open.
+    /// Number of open brackets.
     depth: usize,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes()
     }
 
-    /// Passes white space and comments; the byte that follows, 0 at the end.
+    /// Skips white space and comments; returns the next byte, 0 at the end.
     pub fn peek(&mut self) -> u8 {
         let bytes = self.bytes();
         loop {
@@ -87,7 +87,7 @@ impl<'a> Cursor<'a> {
         self.bytes()[self.at..].starts_with(token.as_bytes())
     }
 
-    /// Passes punctuation.
+    /// Passes punctuation, if it is next; returns whether it was.
     pub fn eat(&mut self, token: &str) -> bool {
         let found = self.starts_with(token);
         if found {
@@ -96,7 +96,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Passes a whole word.
+    /// Passes a whole word, if it is next; returns whether it was.
     pub fn eat_word(&mut self, word: &str) -> bool {
         let found = self.peek_word() == word;
         if found {
@@ -148,7 +148,7 @@ impl<'a> Cursor<'a> {
         Ok(&self.text[start..self.at])
     }
 
-    /// What stands between quotes, as it stands there.
+    /// The raw text between quotes.
     pub fn string(&mut self) -> Result<&'a str> {
         self.expect("\"")?;
         let (start, bytes) = (self.at, self.bytes());
@@ -183,7 +183,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Items, possibly none, between commas, up to `close`.
+    /// Items, possibly none, separated by commas, up to `close`.
     pub fn until<T>(
         &mut self,
         close: &str,
@@ -203,7 +203,7 @@ impl<'a> Cursor<'a> {
         Ok(items)
     }
 
-    /// Passes an opening bracket and all up to the one that closes it.
+    /// Passes an opening bracket and everything up to its closing one.
     pub fn skip_brackets(&mut self) -> Result<()> {
         self.peek();
         let start = self.at;
@@ -231,7 +231,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes `loc(…)`, if it stands here.
+    /// Passes `loc(…)`, if it is next.
     pub fn skip_location(&mut self) -> Result<()> {
         if self.eat_word("loc") { self.skip_brackets() } else { Ok(()) }
     }

@@ -1,5 +1,5 @@
-//! Primitives that StableHLO has no operation for, in others that it has: what the function beside a composite computes for
-//! a system that does not know the primitive.
+//! Expands primitives that StableHLO has no operation for into others that it has: the function beside a composite, for
+//! systems that do not know the primitive.
 
 use super::ops::random::{halves, philox, whole};
 use super::ops::shape::{padded, reversed};
@@ -18,8 +18,8 @@ use smallvec::smallvec;
 /// Larger windows are not written out element by element.
 const MAX_TAPS: i64 = 256;
 
-/// A graph that computes what the node does, of its operands as inputs. An index out of range is moved inside or written
-/// nowhere, and nothing is refused, since StableHLO refuses nothing.
+/// A graph equivalent to the node, with its operands as inputs. An index out of range is clamped or written nowhere, and
+/// nothing is refused, since StableHLO refuses nothing.
 pub fn expansion(graph: &Graph, node: &Node) -> Option<Graph> {
     let math = Math::default();
     let input = |(i, &v): (usize, _)| math.build(|b| b.input(i as u32, graph.ty(v).clone()));
@@ -66,7 +66,7 @@ fn expanded<'m>(
             let index = strided(math, &sizes, attrs[1].ints(), attrs[2].int());
             scattered(x[0], index, x[1], Reduction::Last)
         }
-        // Nothing to read from, or to sum up.
+        // There is nothing to read from, or to sum up.
         Op::Take => math.zeros(out.dtype, &out.sizes),
         Op::CumSum | Op::CumProd | Op::CumMax => x[0],
         Op::GroupedMatmul => return grouped_matmul(x[0], x[1], x[2]),
@@ -102,7 +102,7 @@ fn int<'m>(math: &'m Math, number: i64) -> V<'m> {
     math.constant_int(number, DType::I64)
 }
 
-/// Of every element of a strided view its place in memory.
+/// Positions in memory of all elements of a strided view.
 fn strided<'m>(math: &'m Math, sizes: &[i64], strides: &[i64], offset: i64) -> V<'m> {
     let moving = (0..sizes.len()).filter(|&d| strides[d] != 0);
     let place =
@@ -110,7 +110,7 @@ fn strided<'m>(math: &'m Math, sizes: &[i64], strides: &[i64], offset: i64) -> V
     moving.fold(int(math, offset), place).broadcast(sizes)
 }
 
-/// Places in the flat elements of an array of `sizes`, where an index stands for `axis`.
+/// Positions in the flattened array of `sizes`, where an index replaces the coordinate along `axis`.
 fn along<'m>(index: V<'m>, sizes: &[i64], axis: i64) -> V<'m> {
     let mut strides = contiguous_strides(sizes);
     let stride = std::mem::take(&mut strides[axis as usize]);
@@ -118,14 +118,14 @@ fn along<'m>(index: V<'m>, sizes: &[i64], axis: i64) -> V<'m> {
     index.cast(DType::I64) * int(index.math(), stride) + rest
 }
 
-/// `x` written to the places `index` of the flat elements of `base`.
+/// `base` with `x` written to the positions `index` of its flattened elements.
 fn scattered<'m>(base: V<'m>, index: V<'m>, x: V<'m>, how: Reduction) -> V<'m> {
     let operands = [base, index, x].map(|v| v.reshape(&[-1]));
     let attrs = smallvec![Attr::Int(0), how.attr()];
     base.math().op(Op::Scatter, &operands, attrs).reshape(&base.sizes())
 }
 
-/// Where the first extreme element is, or the first NaN.
+/// Index of the first extreme element, or of the first NaN.
 fn first_of(x: V<'_>, extreme: Op, axis: i64) -> V<'_> {
     let sizes = x.sizes();
     let hit = x.eq(x.reduce(extreme, &[axis], true)).or(x.ne(x));
@@ -134,7 +134,7 @@ fn first_of(x: V<'_>, extreme: Op, axis: i64) -> V<'_> {
     hit.select(place, none).reduce(Op::ReduceMin, &[axis], false)
 }
 
-/// All places in a window, by dimension.
+/// All positions in a window, by dimension. `None`: there are more than [`MAX_TAPS`].
 fn taps(kernel: &[i64]) -> Option<Vec<Dims>> {
     if kernel.iter().try_fold(1i64, |n, &k| n.checked_mul(k)).is_none_or(|n| n > MAX_TAPS) {
         return None;
@@ -168,7 +168,7 @@ fn max_pool<'m>(x: V<'m>, attrs: &Attrs, out: &Ty) -> Result<Option<Vec<V<'m>>>>
         for d in 0..spatial.len() {
             let i = math.iota(&out.sizes, d + 2, DType::I64) * int(math, stride[d]);
             let i = i - int(math, padding[d]);
-            // Of those before the input the first that a tap reaches.
+            // Of a window that begins before the input, the first position inside that a tap reaches.
             let step = int(math, dilation[d]);
             let after = (int(math, 0) - i).rem(step);
             let first = after.eq(int(math, 0)).select(after, step - after);
@@ -196,7 +196,7 @@ fn max_pool<'m>(x: V<'m>, attrs: &Attrs, out: &Ty) -> Result<Option<Vec<V<'m>>>>
     Ok(Some(vec![best, place]))
 }
 
-/// Each element once for every place that it had in a window.
+/// Adds each element once for every position that it had in a window.
 fn sum_pool_grad<'m>(dy: V<'m>, attrs: &Attrs, out: &Ty) -> Result<Option<Vec<V<'m>>>> {
     let [sizes, kernel, stride, padding, dilation] = [0, 1, 2, 3, 4].map(|n| attrs[n].ints());
     let Some(taps) = taps(kernel) else { return Ok(None) };
@@ -214,7 +214,7 @@ fn sum_pool_grad<'m>(dy: V<'m>, attrs: &Attrs, out: &Ty) -> Result<Option<Vec<V<
     Ok(Some(vec![sum]))
 }
 
-/// A convolution of the gradient, spread by the stride, with the flipped kernel.
+/// A convolution of the gradient, dilated by the stride, with the flipped kernel.
 fn conv_grad_input<'m>(dy: V<'m>, w: V<'m>, attrs: &Attrs, out: &Ty) -> Result<V<'m>> {
     let [sizes, stride, padding, dilation] = [0, 1, 2, 3].map(|n| attrs[n].ints());
     let groups = attrs[4].int();
@@ -265,7 +265,7 @@ fn conv_grad_weight<'m>(dy: V<'m>, x: V<'m>, attrs: &Attrs) -> Result<V<'m>> {
     Ok(math.concat(&parts, 0))
 }
 
-/// A product for each group, with zeros for what is outside of it.
+/// A product for each group, with zeros outside the group.
 fn grouped_matmul<'m>(a: V<'m>, b: V<'m>, ends: V<'m>) -> Result<Option<Vec<V<'m>>>> {
     let (math, groups, sums) = (a.math(), ends.numel(), b.rank() == 2);
     if !(1..=MAX_TAPS).contains(&groups) {
@@ -297,13 +297,13 @@ fn grouped_matmul<'m>(a: V<'m>, b: V<'m>, ends: V<'m>) -> Result<Option<Vec<V<'m
     }
     let one = match sums {
         true => math.concat(&products, 0),
-        // Elsewhere all are zero.
+        // Outside its group each product is zero.
         false => products[1..].iter().fold(products[0], |sum, &product| sum + product),
     };
     Ok(Some(vec![one]))
 }
 
-/// Philox4x32-10, as `op::philox` says it, of words in i64.
+/// Philox4x32-10, as in `op::philox`, with words in i64.
 fn random<'m>(seed: V<'m>, offset: V<'m>, out: &Ty) -> V<'m> {
     let math = seed.math();
     let count = out.numel();

@@ -1,4 +1,4 @@
-//! How primitives are printed: one function for each form of StableHLO's operations, named by the table.
+//! Printing of primitives: one function for each form of StableHLO's operations, named by the table.
 
 use super::printer::{Printer, element};
 use super::types::{is_unsigned, type_name};
@@ -102,7 +102,7 @@ pub fn slice(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     p.operation(node, name, &format!(" [{}]", ranges.join(", ")))
 }
 
-/// A part that is a box of the array.
+/// An update of a part that is a box of the array.
 pub fn update_slice(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     let (base, part) = (p.graph.ty(node.inputs[0]).clone(), p.graph.ty(node.inputs[1]).clone());
     let Some((starts, sizes)) = view_of(&node.attrs).as_box(&base.sizes) else { return false };
@@ -131,7 +131,7 @@ pub fn concatenate(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     p.operation(node, name, &format!(", dim = {dim}"))
 }
 
-/// The last dimension of ours scales; StableHLO's has one more or one less.
+/// Ours scales the last dimension; StableHLO's adds or removes one.
 pub fn bitcast(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     let (from, to) = (p.graph.ty(node.inputs[0]).clone(), p.graph.ty(node.first).clone());
     let is_other = |dtype: DType| dtype == DType::Bool || dtype.is_complex();
@@ -209,7 +209,7 @@ pub fn reduce_window(p: &mut Printer, node: &Node, name: &'static str) -> bool {
         for (d, &out) in p.graph.ty(node.first).sizes[2..].iter().enumerate() {
             let [kernel, stride, pad, dilation] = lists.map(|list| list[d]);
             (window[d + 2], strides[d + 2], dilations[d + 2]) = (kernel, stride, dilation);
-            // As much after the end as the last window needs, and no further window fits.
+            // As much padding after the end as the last window needs, so that no further window fits.
             let reach = (out - 1) * stride + (kernel - 1) * dilation + 1;
             padding[d + 2] = [pad, reach - pad - ty.sizes[d + 2]];
         }
@@ -258,7 +258,7 @@ pub fn convolution(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     true
 }
 
-/// Whole slices at the indices, which StableHLO moves inside where they are not.
+/// Gathers whole slices at the indices, which StableHLO clamps.
 pub fn take(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     let (x, index) = (p.graph.ty(node.inputs[0]).clone(), p.graph.ty(node.inputs[1]).clone());
     let axis = node.attrs[0].int() as usize;
@@ -281,7 +281,7 @@ pub fn take(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     true
 }
 
-/// Rows that are added, or numbers of a flat array that are written (what every scatter is expanded to).
+/// Scatters that add rows, or that write numbers of a flat array (the expansion of every scatter).
 pub fn scatter(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     let base = p.graph.ty(node.inputs[0]).clone();
     let is_flat = p.inner && base.rank() == 1;
@@ -310,7 +310,7 @@ pub fn scatter(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     true
 }
 
-/// What is done to two elements; with no operation, the second replaces the first.
+/// The region that combines two elements; without an operation, the second replaces the first.
 fn region(p: &mut Printer, body: &str, one: &str) {
     p.line(format!("^bb0(%a: {one}, %b: {one}):"));
     if body.is_empty() {
@@ -320,7 +320,7 @@ fn region(p: &mut Printer, body: &str, one: &str) {
     p.line(format!("  stablehlo.return %c : {one}"));
 }
 
-/// The condition and a round are functions, which the regions call.
+/// The condition and the body are functions, which the regions call.
 pub fn while_loop(p: &mut Printer, node: &Node, name: &'static str) -> bool {
     let Some(parts) = while_loop::parts(&node.attrs) else { return false };
     let types: Vec<String> = node.outputs().map(|v| p.ty(v)).collect();

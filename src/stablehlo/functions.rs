@@ -1,4 +1,4 @@
-//! What no primitives say of another, but operations of StableHLO do: the functions of these composites, as text.
+//! The functions of composites as text, for primitives that no other primitives express, but operations of StableHLO do.
 
 use super::types::{element_name, is_unsigned, type_name};
 use crate::dtype::DType;
@@ -6,7 +6,7 @@ use crate::graph::{Graph, Node};
 use crate::op::{Op, Ty};
 use crate::shape::Dims;
 
-/// The function `name`, which computes what the node does. `None`: StableHLO has nothing for it.
+/// The function `name`, equivalent to the node. `None`: StableHLO has no equivalent.
 pub fn written(graph: &Graph, node: &Node, name: &str) -> Option<String> {
     let x = graph.ty(*node.inputs.first()?);
     let (body, results) = match node.op {
@@ -27,7 +27,7 @@ pub fn written(graph: &Graph, node: &Node, name: &str) -> Option<String> {
 /// The lines of a body, and the names of its results.
 type Body = (Vec<String>, &'static str);
 
-/// A sort of the elements with their places, of which the first stay.
+/// Sorts the elements with their indices, and keeps the first of them.
 fn top_k(x: &Ty, node: &Node) -> Option<Body> {
     let axis = usize::try_from(node.attrs[0].int()).ok()?;
     let (k, largest) = (node.attrs[1].int(), node.attrs[2].bool());
@@ -80,7 +80,7 @@ fn top_k(x: &Ty, node: &Node) -> Option<Body> {
     Some((lines, "%v, %p"))
 }
 
-/// Between complex numbers and their parts, which StableHLO's own does not know.
+/// Between complex numbers and their parts, which StableHLO's own does not support.
 fn bitcast(x: &Ty, out: &Ty) -> Option<Body> {
     let (parts, whole) = match (x.dtype.part(), out.dtype.part()) {
         (None, Some(part)) if part == x.dtype => (x, out),
@@ -118,7 +118,7 @@ fn bitcast(x: &Ty, out: &Ty) -> Option<Body> {
     Some((lines, "%y"))
 }
 
-/// Of pairs as complex numbers. The inverse, which divides by nothing, is the conjugate of what becomes of the conjugate.
+/// Transforms pairs as complex numbers. The inverse, which is not scaled, is the conjugate of the conjugate's transform.
 fn fft(x: &Ty, node: &Node) -> Option<Body> {
     let (part, line) = match (x.dtype, &x.sizes[..]) {
         (DType::F32, [line @ .., 2]) => (DType::C64, line),

@@ -7,14 +7,14 @@ use crate::error::Result;
 use crate::op::Ty;
 use crate::op::array::Array;
 
-/// A constant as it is written: read once its type is known.
+/// A constant as it is written, parsed once its type is known.
 #[derive(Clone, Debug)]
 pub struct Literal<'a> {
-    /// Between `<` and `>`.
+    /// The text between `<` and `>`.
     content: &'a str,
     at: usize,
     pub ty: Ty,
-    /// Whether the bytes are elsewhere.
+    /// Whether the bytes are outside this text.
     is_resource: bool,
 }
 
@@ -26,7 +26,7 @@ pub enum Elements {
 }
 
 impl<'a> Literal<'a> {
-    /// From the word `dense` or `dense_resource` on.
+    /// Reads from the word `dense` or `dense_resource` on.
     pub fn read(c: &mut Cursor<'a>) -> Result<Literal<'a>> {
         let is_resource = c.word() == "dense_resource";
         c.peek();
@@ -37,7 +37,7 @@ impl<'a> Literal<'a> {
         Ok(Literal { content, at, ty: tensor(c)?, is_resource })
     }
 
-    /// Whole numbers of at most a few dimensions: sizes, paddings.
+    /// The integers of a small constant: sizes, paddings.
     pub fn ints(&self) -> Result<Vec<i64>> {
         if self.ty.dtype.is_float() || self.ty.numel() > 4096 {
             return Err(error_at(self.at, "expected a few whole numbers"));
@@ -82,7 +82,7 @@ impl<'a> Literal<'a> {
                 false => Err(error_at(self.at, format!("{count} numbers where {n} is expected"))),
             };
         }
-        // A number takes a character at least: no memory is given for what is not there.
+        // A number takes at least one character: no memory is allocated for numbers that are not there.
         if all.numel() > self.content.len() as i64 {
             let message = format!("fewer numbers than the {} of its type", all.numel());
             return Err(error_at(self.at, message));
@@ -98,7 +98,7 @@ impl<'a> Literal<'a> {
         }
     }
 
-    /// Reads numbers in lists of `rank` levels, each as long as the type says; how many there were.
+    /// Reads numbers in lists of `rank` levels, each as long as the type says; returns their count.
     fn numbers(&self, array: &mut Array, rank: usize) -> Result<usize> {
         let bytes = self.content.as_bytes();
         let (mut at, mut count) = (0, 0);
@@ -135,7 +135,7 @@ impl<'a> Literal<'a> {
                         return fail(at, &format!("`{written}` is no {}", self.ty.dtype));
                     }
                     count += 1;
-                    // Of a complex number the second part counts.
+                    // A complex number counts at its second part.
                     if array.ty.rank() == rank || count % 2 == 0 {
                         lengths.last_mut().into_iter().for_each(|n| *n += 1);
                     }
@@ -149,7 +149,7 @@ impl<'a> Literal<'a> {
         }
     }
 
-    /// The bytes of all elements, or of one for all.
+    /// Reads the bytes of all elements, or of one for all.
     fn of_bytes(&self, hex: &str, one: Ty, all: Ty) -> Result<Elements> {
         let fail = |message: String| Err(error_at(self.at, message));
         let digits = hex.strip_prefix("0x").unwrap_or(hex).as_bytes();
@@ -181,7 +181,7 @@ impl<'a> Literal<'a> {
     }
 }
 
-/// Writes a number into element `i`; whether it is one.
+/// Parses a number into element `i`; returns whether it is one.
 fn set(array: &mut Array, i: usize, written: &str) -> bool {
     let dtype = array.ty.dtype;
     let hex = written.strip_prefix("0x").map(|hex| u64::from_str_radix(hex, 16));

@@ -1,4 +1,4 @@
-//! From a module as it is written to one graph: calls are inlined, short loops whose number of rounds is known are unrolled.
+//! From a module as written to one graph: calls are inlined, short loops with a known number of rounds are unrolled.
 
 use super::cursor::error_at;
 use super::literal::{Elements, Literal};
@@ -16,25 +16,25 @@ use crate::op::{Class, Op, Ty};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-/// Operations after calls and loops are written out: a wrong bound of a loop must not fill the memory.
+/// Maximum number of operations after inlining and unrolling: a wrong loop bound must not fill the memory.
 const MAX_OPERATIONS: usize = 1 << 20;
-/// Calls and regions within each other: each takes stack, and threads may have little.
+/// Maximum nesting of calls and regions: each takes stack, and threads may have little.
 const MAX_LEVELS: usize = 128;
 /// Values with more elements are not computed while a module is read.
 const MAX_KNOWN: i64 = 256;
-/// Constants of up to so many elements are written into the graph, larger ones are arrays beside it.
+/// Maximum number of elements of a constant that is written into the graph; larger ones are arrays beside it.
 const MAX_WRITTEN: usize = 16;
 
 /// Names that are visible in a region.
 pub struct Scope<'s, 'a, 'm> {
     outer: Option<&'s Scope<'s, 'a, 'm>>,
     values: HashMap<&'a str, Vec<Value<'m>>>,
-    /// Whether numbers stand for whole arrays: in what a reduction does to two elements.
+    /// Whether numbers stand for whole arrays: in the body of a reduction.
     pub lifted: bool,
 }
 
 impl<'s, 'a, 'm> Scope<'s, 'a, 'm> {
-    /// One that sees nothing outside.
+    /// A scope that sees no outer one.
     pub fn alone(values: HashMap<&'a str, Values<'m>>) -> Scope<'s, 'a, 'm> {
         Scope { outer: None, values, lifted: false }
     }
@@ -46,7 +46,7 @@ impl<'s, 'a, 'm> Scope<'s, 'a, 'm> {
         }
     }
 
-    /// The values of a name, whichever of them is meant.
+    /// All values of a name, regardless of its index.
     pub fn all_of(&self, name: Name<'a>) -> Result<&[Value<'m>]> {
         match (self.values.get(name.name), self.outer) {
             (Some(values), _) => Ok(values),
@@ -56,9 +56,9 @@ impl<'s, 'a, 'm> Scope<'s, 'a, 'm> {
     }
 }
 
-/// What an operation makes of its operands.
+/// Computes the results of an operation from its operands.
 pub type Rule = for<'c, 'a, 'm> fn(&Call<'c, 'a, 'm>) -> Result<Values<'m>>;
-/// How the operation of a name is read: at least so many operands, and its rule.
+/// Looks up an operation by its name: the least number of operands, and its rule.
 pub type Rules = fn(&str) -> Option<(usize, Rule)>;
 
 pub struct Lowering<'a, 'm> {
@@ -66,13 +66,13 @@ pub struct Lowering<'a, 'm> {
     pub rules: Rules,
     functions: HashMap<&'a str, &'a Function<'a>>,
     n_inputs: usize,
-    /// Constants that are no part of the graph: inputs that follow those of the program.
+    /// Constants outside the graph: inputs that follow those of the program.
     pub constants: RefCell<Vec<Array>>,
-    /// Numbers of values that depend on no input, as far as the graph was looked at.
+    /// Numbers of values that depend on no input, for the part of the graph that was examined.
     known: RefCell<Vec<Option<Array>>>,
     operations: Cell<usize>,
     depth: Cell<usize>,
-    /// Whether the branch is taken that is being written out.
+    /// Whether the branch that is being lowered is taken.
     pub taken: Cell<Option<V<'m>>>,
 }
 
@@ -104,7 +104,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
         }
     }
 
-    /// The same functions, for another graph.
+    /// A lowering of the same functions to another graph.
     pub fn alone<'n>(&self, math: &'n Math, n_inputs: usize) -> Lowering<'a, 'n> {
         Lowering {
             math,
@@ -119,12 +119,12 @@ impl<'a, 'm> Lowering<'a, 'm> {
         }
     }
 
-    /// Operations that have been written out.
+    /// Number of operations that have been lowered.
     pub fn operations(&self) -> usize {
         self.operations.get()
     }
 
-    /// What another graph took of them counts, too.
+    /// Takes the number of operations from `other`, which began with this one's.
     pub fn includes(&self, other: &Lowering) {
         self.operations.set(other.operations.get());
     }
@@ -140,7 +140,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
         self.region(&function.body, args, None, false)
     }
 
-    /// What a region returns for arguments.
+    /// The results of a region for `args`.
     pub fn region(
         &self,
         region: &Region<'a>,
@@ -169,7 +169,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
         invalid!("a region ends without returning")
     }
 
-    /// Computes what is new in the graph and depends on constants alone.
+    /// Computes the graph's new values that depend on constants alone.
     fn learn(&self) {
         let mut known = self.known.borrow_mut();
         self.math.graph(|graph| {
@@ -201,7 +201,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
         self.known.borrow().get(v.id.0 as usize)?.clone()
     }
 
-    /// The number that all elements are.
+    /// The number that all elements equal, if it is known.
     pub fn splat(&self, v: V<'m>) -> Option<Array> {
         let maker = |id: ValueId| {
             self.math.graph(|graph| {
@@ -226,7 +226,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
         (!array.ty.dtype.is_float()).then(|| array.i64(0))
     }
 
-    /// Numbers of integers that are known are written down anew, so that counters of loops leave no sums behind.
+    /// Replaces a known integer by a constant, so that counters of loops leave no sums behind.
     fn settled(&self, value: Value<'m>) -> Value<'m> {
         let dtype = value.v.dtype();
         if !dtype.is_int() && dtype != DType::Bool || value.v.numel() != 1 {
@@ -296,7 +296,7 @@ impl<'a, 'm> Lowering<'a, 'm> {
     }
 }
 
-/// One more call or region within another, for as long as it lives.
+/// One more level of calls and regions, for as long as it lives.
 struct Level<'d>(&'d Cell<usize>);
 
 impl<'d> Level<'d> {
@@ -340,7 +340,7 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
         Ok(results)
     }
 
-    /// What a rule for at least so many operands makes of these.
+    /// Applies a rule for at least this many `operands`.
     pub fn apply(&self, operands: usize, rule: Rule) -> Result<Values<'m>> {
         match operands.saturating_sub(self.x.len()) {
             0 => rule(self),
@@ -365,7 +365,7 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
         Ok(())
     }
 
-    /// The type that the only result is said to have.
+    /// The declared type of the only result.
     pub fn said(&self) -> Result<&'c Ty> {
         match &self.op.types[..] {
             [ty] => Ok(ty),

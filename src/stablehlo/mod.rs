@@ -1,14 +1,14 @@
-//! StableHLO as text: what JAX, torch_xla and TensorFlow write, read as a graph, and graphs written for them.
+//! StableHLO as text: modules of JAX, torch_xla and TensorFlow read as graphs, and graphs written for these.
 //!
-//! **Invariant:** touches text and graphs only. `parse(print(g))` computes what `g` does, bit by bit. What is read from
-//! elsewhere computes what StableHLO says of it; what is not supported is refused with line, column, operation and reason,
-//! and no text makes this room panic, recurse without bound or ask for memory that the text has no numbers for.
+//! **Invariant:** touches text and graphs only. `parse(print(g))` computes the same bits as `g`. A module from elsewhere
+//! computes its meaning in StableHLO; an unsupported one is refused with line, column, operation and reason, and no text makes
+//! this module panic, recurse without bound or allocate memory for numbers that the text does not have.
 //!
-//! The way in: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` (a module as it is written) gives a `tree`, `tuples` → `lower`
-//! (calls inlined, short loops unrolled) by the rules of [`table`], one row per operation, whose meanings are in `ops`. The way
-//! out: `printer` and `forms`, by the same table. Primitives that StableHLO has no operation for are composites
-//! called `torchacc.<primitive>`, with a function that says them in StableHLO (`expand`, `functions`), or else `custom_call`s of that name;
-//! our own composites are best decomposed before.
+//! Reading: `cursor` (characters), `attribute`, `types`, `literal` → `syntax` (a module as it is written) gives a `tree`,
+//! `tuples` → `lower` (calls inlined, short loops unrolled) by the rules of [`table`], one row per operation, whose meanings are
+//! in `ops`. Writing: `printer` and `forms`, by the same table. Primitives that StableHLO has no operation for are composites
+//! called `torchacc.<primitive>`, with a function that expresses them in StableHLO (`expand`, `functions`), or else
+//! `custom_call`s of that name; our own composites are best decomposed before.
 
 mod attribute;
 mod body;
@@ -45,14 +45,14 @@ use tree::Function;
 use types::carrier;
 use value::Value;
 
-/// What a module computes.
+/// The computation of a module.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// Of the module's public function: argument `i` is input `i`, unless it says otherwise.
+    /// The graph of the module's public function: argument `i` is input `i`, unless an attribute says otherwise.
     pub graph: Graph,
-    /// How many inputs the program is called with.
+    /// Number of inputs that the program is called with.
     pub inputs: usize,
-    /// Constants of many elements: inputs of the graph after those that it is called with.
+    /// Constants of many elements: inputs of the graph after those of a call.
     pub constants: Vec<Array>,
 }
 
@@ -108,7 +108,7 @@ fn entry<'f, 'a>(functions: &'f [Function<'a>]) -> Result<&'f Function<'a>> {
     }
 }
 
-/// What an argument of a module's function is: an input of the graph, or a slot of its scalars.
+/// An argument of a module's function: an input of the graph, or a slot of its scalars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     Input(usize),
@@ -124,7 +124,7 @@ impl Argument {
     }
 }
 
-/// Arguments are inputs in order, unless they say which input or slot of the argument block they are.
+/// Attributes with an argument's input, or its slot of the argument block. Without them, arguments are inputs in order.
 const INPUT: &str = "torchacc.input";
 const SCALAR: &str = "torchacc.scalar";
 

@@ -1,4 +1,4 @@
-//! What an operation says besides its operands, by name. The pretty form has other names for some.
+//! Attributes of an operation, by name. The pretty form has other names for some.
 
 use super::attribute::Attribute;
 use super::lower::Call;
@@ -9,7 +9,7 @@ use crate::shape::Dims;
 impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
     pub fn find(&self, names: &[&str]) -> Option<&'c Attribute<'a>> {
         let named = |name: &str| self.op.attrs.iter().find(|entry| entry.0 == name).map(|e| &e.1);
-        // Of an operation that XLA writes as a call.
+        // Attributes of an operation that XLA writes as a call.
         let inner = |name: &&str| named("mhlo.attributes")?.entry(name);
         names.iter().find_map(|name| named(name)).or_else(|| names.iter().find_map(inner))
     }
@@ -25,7 +25,7 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
         Ok(self.attr(names)?.ints().map_err(|e| e.within(names[0]))?.into())
     }
 
-    /// As many as said; `default` each where the attribute is missing.
+    /// The attribute's `count` integers; all `default` if it is absent.
     pub fn ints_or(&self, names: &[&str], default: i64, count: usize) -> Result<Dims> {
         let found = match self.find(names) {
             Some(value) => value.ints().map_err(|e| e.within(names[0]))?.into(),
@@ -48,7 +48,7 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
         if self.find(names).is_some() { self.int(names) } else { Ok(default) }
     }
 
-    /// False where it is missing.
+    /// False if it is absent.
     pub fn flag(&self, name: &str) -> Result<bool> {
         Ok(self.int_or(&[name], 0)? != 0)
     }
@@ -58,12 +58,12 @@ impl<'c, 'a, 'm> Call<'c, 'a, 'm> {
         dim(self.int(names)?, rank)
     }
 
-    /// Different dimensions of an array of `rank` dimensions.
+    /// Distinct dimensions of an array of `rank` dimensions.
     pub fn dims(&self, names: &[&str], rank: usize) -> Result<Vec<usize>> {
         dims(&self.ints(names)?, rank).map_err(|e| e.within(names[0]))
     }
 
-    /// A choice by name, wherever it stands: pretty forms do not say of what it is one.
+    /// A choice by name, or without one: pretty forms do not name the attribute of a choice.
     pub fn choice(&self, names: &[&str]) -> Option<&'a str> {
         let is_choice = |(name, value): &&(&str, Attribute<'a>)| {
             (name.is_empty() || names.contains(name)) && matches!(value, Attribute::Choice(_))
@@ -82,7 +82,7 @@ pub fn dim(dim: i64, rank: usize) -> Result<usize> {
     }
 }
 
-/// Different dimensions of an array.
+/// Distinct dimensions of an array.
 pub fn dims(all: &[i64], rank: usize) -> Result<Vec<usize>> {
     let all: Vec<usize> = all.iter().map(|&d| dim(d, rank)).collect::<Result<_>>()?;
     match (0..all.len()).find(|&i| all[..i].contains(&all[i])) {

@@ -7,23 +7,23 @@ use crate::error::Result;
 use crate::graph::{Builder, Graph, Node, ValueId};
 use crate::op::Ty;
 
-/// A module, and what those must know who have it run elsewhere.
+/// A module, and the data that is needed to run it elsewhere.
 pub struct Printed {
     pub text: String,
-    /// Of `main`, in order.
+    /// Arguments of `main`, in order.
     pub arguments: Vec<(Argument, Ty)>,
-    /// Primitives that nobody else knows: calls of `torchacc.<primitive>`.
+    /// Primitives that no other system knows: calls of `torchacc.<primitive>`.
     pub custom_calls: Vec<&'static str>,
 }
 
-/// The program as the function `main` of a module. Primitives that StableHLO has none for are composites, or calls of
+/// The program as the function `main` of a module. Primitives without an operation in StableHLO are composites, or calls of
 /// `torchacc.<primitive>`, which only this library knows: decompose our own composites before. Errors: host operators, whose
-/// functions no text has.
+/// functions have no text.
 pub fn print(program: &Module) -> Result<String> {
     Ok(printed(program)?.text)
 }
 
-/// As [`print`], with what is not in the text.
+/// As [`print`], with the data that is not in the text.
 pub fn printed(program: &Module) -> Result<Printed> {
     let mut main = function(program, printing, "public @main", 0, false)?;
     main.functions.insert(0, main.text);
@@ -32,7 +32,7 @@ pub fn printed(program: &Module) -> Result<Printed> {
     Ok(Printed { text, arguments, custom_calls })
 }
 
-/// Whether a module can say a node, for everybody.
+/// Whether a module can express a node without calls that only this library knows.
 pub fn says(graph: &Graph, node: &Node) -> bool {
     let alone = || -> Result<Graph> {
         let mut b = Builder::new();

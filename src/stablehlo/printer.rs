@@ -13,24 +13,24 @@ use crate::op::array::{Array, integer_range};
 use crate::op::{Class, Op, Ty};
 use std::fmt::Write;
 
-/// Prints a node; `false` where the operation does not say all that the node does.
+/// Prints a node; `false` if the operation does not express all of the node.
 pub type Print = fn(&mut Printer, &Node, &'static str) -> bool;
-/// The operation that prints a primitive, and how.
+/// The operation that prints a primitive, and its printing function.
 pub type Printing = fn(Op) -> Option<(&'static str, Print)>;
 
 pub struct Printer<'g> {
     printing: Printing,
     pub(super) graph: &'g Graph,
-    /// Of every value.
+    /// The name of every value.
     names: Vec<String>,
     pub(super) text: String,
     /// Values that the graph does not have.
     extra: usize,
     /// Functions beside `main`.
     pub(super) functions: Vec<String>,
-    /// How many functions the printers before had: names are not used twice.
+    /// Number of functions of earlier printers, so that names are unique.
     before: usize,
-    /// Whether this is such a function.
+    /// Whether this prints a function beside `main`.
     pub(super) inner: bool,
     pub(super) arguments: Vec<(Argument, Ty)>,
     pub(super) custom_calls: Vec<&'static str>,
@@ -116,7 +116,7 @@ impl Printer<'_> {
         args.join(", ")
     }
 
-    /// Arrays that are no arguments.
+    /// Prints the arrays that are not arguments.
     fn constants(&mut self, program: &Module) {
         for node in program.graph.nodes.iter().filter(|node| node.op == Op::Input) {
             let place = (node.attrs[0].int() as usize).checked_sub(program.inputs);
@@ -130,7 +130,7 @@ impl Printer<'_> {
                 self.line(format!("{result} = stablehlo.constant dense<\"0x{bytes}\"> : {ty}"));
                 continue;
             }
-            // Not everybody agrees on how many bools are in a byte.
+            // Systems disagree on the number of bools in a byte.
             let flat = self.fresh();
             let of_flat = type_name(&Ty::new(DType::Bool, &[array.ty.numel()]));
             let all: Vec<String> = (0..array.len()).map(|i| element(array, i)).collect();
@@ -149,7 +149,7 @@ impl Printer<'_> {
         self.call(node)
     }
 
-    /// A primitive by its name.
+    /// Prints a primitive by its name: as a composite, or as a call.
     fn call(&mut self, node: &Node) -> Result<()> {
         let row = node.op.row();
         let attrs: Option<Vec<String>> = (row.attrs.iter().zip(&node.attrs))
@@ -191,7 +191,7 @@ impl Printer<'_> {
         (format!("{}{of}.{number}", primitive::PREFIX), number)
     }
 
-    /// Writes a graph as the function that was given a name. Its arguments are all `inputs`, used or not.
+    /// Writes a graph as the function `name`. Its arguments are all `inputs`, used or not.
     pub(super) fn function(
         &mut self,
         graph: Graph,
@@ -207,7 +207,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Names the node's results; what stands before the `=`.
+    /// Names the node's results; returns the text before the `=`.
     pub(super) fn results(&mut self, node: &Node) -> String {
         let base = format!("%{}", node.first.0);
         if node.n_outputs == 1 {
@@ -233,7 +233,7 @@ impl Printer<'_> {
         type_name(self.graph.ty(value))
     }
 
-    /// The name of the node's only result, from now on.
+    /// Names the node's only result.
     pub(super) fn result(&mut self, node: &Node) -> String {
         let name = format!("%{}", node.first.0);
         self.names[node.first.0 as usize] = name.clone();
@@ -262,7 +262,7 @@ impl Printer<'_> {
         true
     }
 
-    /// A number to begin with.
+    /// Prints a constant, such as the initial value of a reduction; returns its name.
     pub(super) fn number(&mut self, number: f64, dtype: DType) -> String {
         let name = self.fresh();
         let mut array = Array::zeros(&Ty::new(dtype, &[]));
@@ -294,7 +294,7 @@ pub(super) fn element(array: &Array, i: usize) -> String {
         DType::F64 => format!("{:e}", array.f64(i)),
         _ => format!("{:e}", array.f64(i) as f32),
     };
-    // MLIR wants a point in every float.
+    // MLIR requires a point in every float.
     match shortest.split_once('e') {
         Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0e{exponent}"),
         _ => shortest,

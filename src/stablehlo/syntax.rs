@@ -10,7 +10,7 @@ use super::types::tensor;
 use crate::error::Result;
 use crate::op::Ty;
 
-/// Results that one operation may have.
+/// The most results of one operation.
 const MAX_RESULTS: usize = 1 << 16;
 
 /// The functions of a module.
@@ -66,7 +66,7 @@ fn top_level<'a>(c: &mut Cursor<'a>, found: &mut Vec<Function<'a>>) -> Result<()
             found.push(function(c)?);
             Ok(())
         }
-        // Meshes describe devices; what refers to them is skipped, too.
+        // Meshes describe devices; references to them are skipped, too.
         "sdy.mesh" => {
             c.word();
             c.name("@")?;
@@ -174,7 +174,7 @@ fn function<'a>(c: &mut Cursor<'a>) -> Result<Function<'a>> {
     Ok(Function { name, at, is_public: visibility != "private", args, arg_attrs, body })
 }
 
-/// Operations up to a closing brace, which stays.
+/// Operations up to a closing brace, which is left unread.
 fn operations<'a>(c: &mut Cursor<'a>) -> Result<Vec<Operation<'a>>> {
     c.deeper(|c| {
         let mut all = Vec::new();
@@ -300,7 +300,7 @@ fn generic_form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
     types(c, op)
 }
 
-/// The types of a value: of an array, or of the elements of a tuple, `tuple<type, …>`, and whether it is one.
+/// The types of a value: of an array, or of the elements of a tuple, `tuple<type, …>`, and whether it is a tuple.
 fn value(c: &mut Cursor) -> Result<(Vec<Ty>, bool)> {
     if !c.eat_word("tuple") {
         return Ok((vec![tensor(c)?], false));
@@ -309,7 +309,7 @@ fn value(c: &mut Cursor) -> Result<(Vec<Ty>, bool)> {
     Ok((c.until(">", tensor)?, true))
 }
 
-/// `(types) -> types`, or the types of results that need no more.
+/// `(types) -> types`, or the types of the results alone.
 fn types<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
     let listed = |c: &mut Cursor<'a>| {
         if c.eat("(") { c.until(")", value) } else { Ok(vec![value(c)?]) }

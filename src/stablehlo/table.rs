@@ -13,14 +13,14 @@ use crate::op::{Op, Op::*};
 
 pub struct Row {
     pub name: &'static str,
-    /// At least.
+    /// The least number of operands.
     pub operands: usize,
     pub rule: Rule,
     pub prints: &'static [Op],
     pub print: Print,
 }
 
-/// How the operation of a name is read.
+/// The least number of operands, and the rule, of the operation of a name.
 pub fn rules(name: &str) -> Option<(usize, Rule)> {
     let name = match name {
         "func.call" => "call",

@@ -15,14 +15,14 @@ pub struct Name<'a> {
 pub struct Operation<'a> {
     pub name: &'a str,
     pub at: usize,
-    /// Names of results, each with how many there are of it.
+    /// Names of results, each with its number of results.
     pub results: Vec<(&'a str, usize)>,
     pub operands: Vec<Name<'a>>,
     pub attrs: Dict<'a>,
     pub regions: Vec<Region<'a>>,
     /// Types of the results.
     pub types: Vec<Ty>,
-    /// Whether these are elements of one result.
+    /// Whether these are the elements of one tuple.
     pub is_tuple: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Function<'a> {
     pub at: usize,
     pub is_public: bool,
     pub args: Vec<Ty>,
-    /// What each argument is said to be besides its type.
+    /// Attributes of each argument.
     pub arg_attrs: Vec<Dict<'a>>,
     pub body: Region<'a>,
 }

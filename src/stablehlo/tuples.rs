@@ -1,4 +1,4 @@
-//! Tuples, as PyTorch/XLA returns several results: they are their elements, one after the other.
+//! Tuples, in which PyTorch/XLA returns several results, are replaced by their elements.
 
 use super::attribute::Attribute;
 use super::cursor::error_at;
@@ -6,7 +6,7 @@ use super::tree::{Name, Operation, Region};
 use crate::error::Result;
 use std::collections::HashMap;
 
-/// Elements that all who take tuples of a function may take: a short text must not fill the memory.
+/// The most elements that all uses of tuples in a function are replaced by: a short text must not fill the memory.
 const MAX_TAKEN: usize = 1 << 20;
 
 #[derive(Default)]
@@ -16,7 +16,7 @@ struct Tuples<'a> {
     taken: usize,
 }
 
-/// Writes a function's body without tuples: whoever takes one takes its elements.
+/// Removes tuples from a function's body: an operation that takes one takes its elements.
 pub fn flatten<'a>(body: &mut Region<'a>) -> Result<()> {
     flatten_region(body, &mut Tuples::default())
 }

@@ -1,4 +1,4 @@
-//! Types of StableHLO, and in which dtype of ours their elements are computed.
+//! Types of StableHLO, and the dtypes of ours in which their elements are computed.
 
 use super::cursor::Cursor;
 use crate::dtype::DType;
@@ -36,7 +36,7 @@ const ELEMENTS: [(&str, DType); 23] = [
 /// More dimensions than any program has.
 const MAX_RANK: usize = 64;
 
-/// As StableHLO writes it.
+/// The name of `dtype` in StableHLO.
 pub fn element_name(dtype: DType) -> &'static str {
     ELEMENTS.iter().find(|row| row.1 == dtype).expect("every dtype has a name").0
 }
@@ -47,8 +47,8 @@ pub fn type_name(ty: &Ty) -> String {
     format!("tensor<{sizes}{}>", element_name(ty.dtype))
 }
 
-/// The dtype that numbers of `dtype` are computed in, bit by bit: unsigned ones as the signed ones of their width, since
-/// sums, products and logic are the same there. What differs is in `unsigned.rs`.
+/// The dtype in which numbers of `dtype` are computed, bit by bit: unsigned ones as signed ones of their width, since sums,
+/// products and logic are the same there. The operations that differ are in `ops/integers.rs`.
 pub fn carrier(dtype: DType) -> DType {
     match dtype {
         DType::U16 => DType::I16,
@@ -93,7 +93,7 @@ pub fn tensor(c: &mut Cursor) -> Result<Ty> {
                     return c.fail(at, format!("`{size}` is no size"));
                 };
                 sizes.push(size);
-                // `2x3xf32` is one word: what follows the `x` is read next.
+                // `2x3xf32` is one word: the text after the `x` is read next.
                 c.at -= rest.len();
                 if sizes.len() > MAX_RANK {
                     return c.fail(start, format!("more than {MAX_RANK} dimensions"));
@@ -118,7 +118,7 @@ pub fn tensor(c: &mut Cursor) -> Result<Ty> {
     }
 }
 
-/// An element type, if one stands here.
+/// An element type, if one is next.
 fn element(c: &mut Cursor) -> Result<Option<DType>> {
     let word = c.peek_word();
     if word == "complex" {

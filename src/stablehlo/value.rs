@@ -1,4 +1,4 @@
-//! What names stand for while a module is read.
+//! The values of names while a module is read.
 
 use super::types::is_carried;
 use crate::dtype::DType;
@@ -6,7 +6,7 @@ use crate::graph::math::V;
 use crate::op::array::integer_range;
 use crate::op::{Op, Ty};
 
-/// A value: computed as a [`carrier`](super::types::carrier), and what it is.
+/// A value, computed in its [`carrier`](super::types::carrier), and its own dtype.
 #[derive(Clone, Copy)]
 pub struct Value<'m> {
     pub v: V<'m>,
@@ -18,7 +18,7 @@ impl<'m> Value<'m> {
         Value { v, dtype }
     }
 
-    /// Of a dtype that carries itself.
+    /// A value whose dtype is its own carrier.
     pub fn of(v: V<'m>) -> Value<'m> {
         Value { v, dtype: v.dtype() }
     }
@@ -27,7 +27,7 @@ impl<'m> Value<'m> {
         Ty { dtype: self.dtype, sizes: self.v.sizes() }
     }
 
-    /// With its own dtype in the graph, too.
+    /// The value with its own dtype in the graph, too.
     pub fn stored(self) -> V<'m> {
         if is_carried(self.dtype) { self.v.bitcast(self.dtype) } else { self.v }
     }
@@ -36,12 +36,12 @@ impl<'m> Value<'m> {
         Value { v: f(self.v), dtype: self.dtype }
     }
 
-    /// A signed integer for each number, in the order of the numbers.
+    /// Numbers whose signed order is the order of this value's numbers.
     pub fn ordered(self) -> V<'m> {
         if is_carried(self.dtype) { flipped(self.v) } else { self.v }
     }
 
-    /// Numbers of this one's type, from what [`Value::ordered`] says of them.
+    /// The inverse of [`Value::ordered`], for numbers of this one's type.
     pub fn with_ordered(self, v: V<'m>) -> Value<'m> {
         self.map(|_| if is_carried(self.dtype) { flipped(v) } else { v })
     }
@@ -54,7 +54,7 @@ impl<'m> Value<'m> {
 
 pub type Values<'m> = Vec<Value<'m>>;
 
-/// Unsigned numbers in the order of signed ones, and back.
+/// Flips the sign bit: unsigned numbers in the order of signed ones, and back.
 pub fn flipped(v: V) -> V {
     v.binary(Op::Xor, v.math().constant_int(integer_range(v.dtype()).0, v.dtype()))
 }

@@ -4,7 +4,7 @@ use super::poly::{Fit, Poly};
 use crate::number::Number;
 use std::collections::HashMap;
 
-/// Smaller sizes are programs of their own: they broadcast, or there is nothing to compute.
+/// Smaller sizes have programs of their own: they broadcast, or there is nothing to compute.
 pub const SMALLEST: i64 = 2;
 
 /// A number by value. Floats are distinguished by their bits.
@@ -46,11 +46,12 @@ type OfSize = fn(f64) -> f64;
 #[derive(Clone, Debug)]
 pub enum Expr {
     Int(Poly),
-    /// A float that a size became.
+    /// A float computed from a size.
     Float(OfSize, Poly),
 }
 
-/// What programs make of sizes: `x / n`, `x * n`, their roots, the variance of a whole from that of a sample; with the way back.
+/// Functions of sizes in programs: `x / n`, `x * n`, their roots, the variance of a population from that of a sample; with their
+/// inverses.
 const FLOATS: [(OfSize, OfSize); 8] = [
     (|n| n, |x| x),
     (|n| 1.0 / n, |x| 1.0 / x),
@@ -71,7 +72,7 @@ impl Expr {
     }
 }
 
-/// Finds expressions, each distinct list of values once.
+/// Finds expressions; searches for each distinct list of values once.
 pub struct Finder {
     fitter: Box<dyn Fit>,
     known: HashMap<Vec<Datum>, Option<Expr>>,

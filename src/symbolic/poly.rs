@@ -1,16 +1,16 @@
-//! Integer polynomials in the sizes that vary, found from examples: in few of them any with few terms, in many of them what a
-//! line makes of a number that is known already.
+//! Integer polynomials in the sizes that vary, found from examples: in few sizes, any with few terms; in many, mostly lines in
+//! numbers that are known already.
 
 use smallvec::{SmallVec, smallvec};
 
-/// Numbers of symbols, one for each factor; empty for 1.
+/// The numbers of its symbols, one for each factor; empty for 1.
 type Monomial = SmallVec<[u8; 3]>;
 
 /// A sum of at most [`MOST_TERMS`] monomials of degree 3 at most, with integer coefficients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Poly(SmallVec<[(i64, Monomial); 2]>);
 
-/// `(s + a)·(t + b)` has four, which few points have by chance.
+/// `(s + a)·(t + b)` has four terms, which few points fit by chance.
 const MOST_TERMS: usize = 4;
 const TERMS_BY_CHANCE: usize = 3;
 const MOST_DEGREE: usize = 3;
@@ -23,8 +23,8 @@ impl Poly {
         i64::try_from(sum).ok()
     }
 
-    /// `b·s + a` is what a program that has a size `s` makes of it: `s`, `384·(s + 1)`, `2·s + 3`, `1024 - s`. With a large `b`
-    /// that does not divide `a` it may be chance: two sizes that have nothing to do with each other.
+    /// Whether a program that has a size `s` may well compute it: `b·s + a` such as `s`, `384·(s + 1)`, `2·s + 3`, `1024 - s`.
+    /// With a large `b` that does not divide `a` it may be chance: two unrelated sizes.
     pub fn is_natural(&self) -> bool {
         match &self.0[..] {
             [(a, one), (b, s)] if one.is_empty() && s.len() == 1 => {
@@ -92,7 +92,7 @@ impl Poly {
         Some(Poly(smallvec![(scale, smallvec![a.min(b) as u8, a.max(b) as u8])]))
     }
 
-    /// The polynomial without the factor that all of its coefficients have: the row at which an offset begins.
+    /// The polynomial without the common factor of its coefficients: the row at which an offset begins.
     pub fn primitive(&self) -> Poly {
         let factor = self.0.iter().fold(0, |factor, (c, _)| gcd(*c, factor));
         let divided = |(c, m): &(i64, Monomial)| (c / factor, m.clone());
@@ -103,7 +103,7 @@ impl Poly {
         self.0.iter().all(|(_, m)| m.is_empty())
     }
 
-    /// The symbols that it has once each, with a minus.
+    /// The symbols of its terms `-s`.
     pub fn subtracted(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().filter(|(c, m)| *c == -1 && m.len() == 1).map(|(_, m)| m[0] as usize)
     }
@@ -126,23 +126,23 @@ pub trait Fit {
     fn fit(&self, values: &[i64]) -> Option<Poly>;
 }
 
-/// Finds those with few terms.
+/// Finds polynomials with few terms.
 #[derive(Clone)]
 pub struct Fitter {
     /// Each monomial with its values at the points, lower degrees first.
     columns: Vec<(Monomial, Vec<i128>)>,
     most_terms: usize,
-    /// So many points determine the coefficients; the others only must agree.
+    /// This many points determine the coefficients; the others only have to agree.
     general: usize,
-    /// Whether each coefficient is to be determined without any one of these, too.
+    /// Whether each coefficient has to be determined without any one of these points, too.
     is_spared: bool,
 }
 
 impl Fitter {
-    /// For points of which the first `general` determine polynomials: those after them are special cases, whose say counts for no
-    /// others. Every polynomial found has at least `spare` terms fewer than there are general points: so many points prove it, the
-    /// others determine it; if there are any, also without any one of them: where all but one lie on a line, what a polynomial is
-    /// beside it would be that one's say alone.
+    /// For points of which the first `general` determine polynomials: those after them are special cases, which say nothing about
+    /// others. Every polynomial found has at least `spare` terms fewer than there are general points: that many points prove it,
+    /// the others determine it; if `spare` is not 0, also without any one of them: where all but one lie on a line, that one
+    /// alone would decide the polynomial beside the line.
     pub fn new(points: &[Vec<i64>], general: usize, spare: usize) -> Fitter {
         let symbols = points[0].len();
         let mut monomials: Vec<Monomial> = vec![smallvec![]];
@@ -180,7 +180,7 @@ impl Fitter {
         if terms == 0 {
             return f(chosen);
         }
-        // So many terms of the third degree are none that programs make of sizes, and there would be thousands to try.
+        // Programs do not make so many terms of the third degree of sizes, and there would be thousands to try.
         let degree = if chosen.len() + terms == MOST_TERMS { MOST_DEGREE - 1 } else { MOST_DEGREE };
         let until = self.columns.partition_point(|(monomial, _)| monomial.len() <= degree);
         for at in from..until {
@@ -190,7 +190,7 @@ impl Fitter {
         }
     }
 
-    /// The combination of the chosen monomials that has these values, if its coefficients are integers other than 0.
+    /// The combination of the chosen monomials with these values, if its coefficients are integers other than 0.
     fn through(&self, values: &[i64], chosen: &[usize]) -> Option<Poly> {
         let entry = |row: usize, column: usize| self.columns[chosen[column]].1[row];
         let (coefficients, rows) = solve(chosen.len(), &entry, &values[..self.general])?;
@@ -227,8 +227,8 @@ impl Fit for Fitter {
 
 type Rows = SmallVec<[usize; MOST_TERMS]>;
 
-/// Solves the first `n` rows that are independent, by Cramer's rule, and says which they are. `None` for coefficients that are 0 or
-/// no integers.
+/// Solves the first `n` independent rows by Cramer's rule, and returns which these are. `None` for coefficients that are 0 or
+/// not integers.
 fn solve(
     n: usize,
     entry: &dyn Fn(usize, usize) -> i128,
@@ -263,7 +263,7 @@ fn solve(
     Some((coefficients, rows))
 }
 
-/// Whether for each of these independent rows there is another one, of `count`, that is independent of the rest of them, too.
+/// Whether each of these independent rows could be replaced by another one, of `count`, that is independent of the rest of them.
 fn is_spared(rows: &Rows, entry: &dyn Fn(usize, usize) -> i128, count: usize) -> bool {
     let replaces = |at: usize, row: usize| {
         let of = |r: usize| if r == at { row } else { rows[r] };
@@ -273,7 +273,7 @@ fn is_spared(rows: &Rows, entry: &dyn Fn(usize, usize) -> i128, count: usize) ->
     (0..rows.len()).all(|at| (0..count).any(|row| replaces(at, row)))
 }
 
-/// Of a matrix of few rows; `None` beyond 128 bits.
+/// The determinant of a matrix of few rows; `None` beyond 128 bits.
 fn determinant(n: usize, at: &dyn Fn(usize, usize) -> Option<i128>) -> Option<i128> {
     if n == 1 {
         return at(0, 0);
@@ -287,18 +287,18 @@ fn determinant(n: usize, at: &dyn Fn(usize, usize) -> Option<i128>) -> Option<i1
     Some(sum)
 }
 
-/// Finds numbers of programs in which many sizes vary, each for itself: `b·x + a` of a number `x` that is known, the sum of two
-/// of them (where the parts of a whole begin), `b·s·t` of two symbols. All must hold at every point.
+/// Finds numbers of programs in which many sizes vary independently: `b·x + a` of a known number `x`, the sum of two known
+/// numbers (where the parts of a whole begin), `b·s·t` of two symbols. All must hold at every point.
 #[derive(Clone, Default)]
 pub struct LineFitter {
     /// The symbols come first.
     known: Vec<Candidate>,
 }
 
-/// A number that is known, with its values at the points.
+/// A known number, with its values at the points.
 type Candidate = (Poly, Vec<i64>);
 
-/// Sums and products are looked for among the first so many.
+/// Sums and products are searched for among this many known numbers, the first ones.
 const MOST_PAIRED: usize = 256;
 
 impl LineFitter {
@@ -306,7 +306,7 @@ impl LineFitter {
         self.known.push((poly, values));
     }
 
-    /// A multiple of a number that is known.
+    /// A multiple of a known number.
     pub fn multiple(&self, values: &[i64]) -> Option<Poly> {
         let multiples = self.known.iter().filter_map(|(poly, known)| {
             let (scale, 0) = line_through(known, values)? else { return None };
@@ -315,7 +315,7 @@ impl LineFitter {
         multiples.min_by_key(Poly::weight)
     }
 
-    /// A sum or a product of two numbers that are known.
+    /// A sum or a product of two known numbers.
     pub fn pair(&self, values: &[i64]) -> Option<Poly> {
         self.sum(values).or_else(|| self.product(values))
     }
@@ -347,7 +347,7 @@ impl LineFitter {
 }
 
 impl Fit for LineFitter {
-    /// The one with the smallest coefficients among lines; if there is none, a sum or a product.
+    /// The line with the smallest coefficients; if there is none, a sum or a product.
     fn fit(&self, values: &[i64]) -> Option<Poly> {
         if values.iter().all(|v| v == &values[0]) {
             return Some(Poly(smallvec![(values[0], smallvec![])]));

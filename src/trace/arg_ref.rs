@@ -1,4 +1,4 @@
-//! The arguments of a call, borrowed: nothing is copied before it is known that it must be kept.
+//! The arguments of a call, borrowed: nothing is copied before it is known to be kept.
 
 use super::BufferId;
 use crate::dtype::DType;
@@ -31,7 +31,7 @@ pub enum ArgRef<'a> {
     Bool(bool),
     Ints(&'a [i64]),
     Floats(&'a [f64]),
-    /// 0 and others.
+    /// 0 is false, anything else true.
     Bools(&'a [u8]),
     DType(DType),
     Str(&'a str),

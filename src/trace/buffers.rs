@@ -1,4 +1,4 @@
-//! Buffers of a trace: made, filled, dropped.
+//! Buffers of a trace: creation, contents, dropping.
 
 use super::windows::CUTS;
 use super::{Buffer, BufferId, BufferState, Content, ContentId, Older, Retired, Trace};
@@ -64,7 +64,7 @@ impl Trace {
         take(&mut self.retired)
     }
 
-    /// The memory that buffers hold or will.
+    /// The memory that buffers hold or will hold.
     pub fn storages(&self) -> Vec<Arc<Storage>> {
         let storages = self.buffers.iter().flatten().filter_map(|buffer| match &buffer.state {
             BufferState::Stored(storage) => Some(storage.clone()),
@@ -77,7 +77,7 @@ impl Trace {
         self.buffers.len() - self.free.len()
     }
 
-    /// Traces that are expected to come again.
+    /// Number of traces that are expected to come again.
     pub fn known_traces(&self) -> usize {
         self.history.len()
     }
@@ -121,7 +121,7 @@ impl Trace {
         self.retire(old);
     }
 
-    /// Says that a size of the buffer's tensors will vary: in the trace that uses it now, and in those that read it later.
+    /// Declares that a size of the buffer's tensors will vary: in the trace that uses it now, and in those that read it later.
     pub fn mark(&mut self, id: BufferId, varying: Varying) {
         let in_use = self.value_of(id).is_some() || self.has_windows(id);
         let buffer = self.buffer_mut(id);
@@ -132,7 +132,7 @@ impl Trace {
         }
     }
 
-    /// A buffer's memory is read by this trace for the first time, as `value`.
+    /// Notes that this trace reads a buffer's memory for the first time, as `value`.
     pub(super) fn becomes_leaf(&mut self, id: BufferId, value: ValueIndex) {
         self.touched.push(id);
         let buffer = self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive");
@@ -157,14 +157,14 @@ impl Trace {
         self.buffers[id as usize].as_mut().expect("a handle keeps its buffer alive")
     }
 
-    /// The value a buffer holds loses its holder.
+    /// Removes a buffer as the holder of its value.
     pub(super) fn release_value(&mut self, id: BufferId) {
         if let Some(Buffer { state: BufferState::Traced(value), .. }) = self.buffers[id as usize] {
             self.holders[value as usize] = None;
         }
     }
 
-    /// A buffer goes, or gets other memory: what the trace has read of its own it keeps alone from now on.
+    /// A buffer is dropped, or gets other memory: from now on only the trace keeps the memory of it that it has read.
     fn give_up(&mut self, id: BufferId) {
         let is_read = self.buffer(id).leaf.is_some() || self.has_windows(id);
         if let Some(Buffer { nbytes, state, before, .. }) = &self.buffers[id as usize]

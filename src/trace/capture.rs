@@ -1,4 +1,4 @@
-//! The open trace as a function: which tensors are its arguments, which its results.
+//! The open trace as a function: which tensors are its arguments, and which its results.
 
 use super::{Buffer, BufferId, BufferState, TensorRef, Trace, operator_name};
 use crate::buffer::Storage;
@@ -9,29 +9,29 @@ use crate::record::{Origin, Read, Records, Value, ValueIndex, leaf_format};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Records as a function. What else they read is constant.
+/// Records as a function. Everything else that they read is constant.
 pub struct Captured {
     pub records: Records,
     /// Memory of the leaves, in their order.
     pub leaves: Vec<Arc<Storage>>,
     /// The argument block.
     pub numbers: Vec<(ScalarKind, u64)>,
-    /// What the tensors held before the records, as they show it: leaves, all different.
+    /// The tensors' contents before the records, viewed as the tensors view them: leaves, all different.
     pub inputs: Vec<Read>,
-    /// What they hold now.
+    /// Their contents now.
     pub outputs: Vec<Read>,
 }
 
 impl Trace {
-    /// Which trace this is: another one after each cut.
+    /// Number of this trace: each cut begins another one.
     pub fn number(&self) -> u64 {
         self.cuts
     }
 
-    /// What was recorded since the last cut, which stays as it is.
+    /// The records since the last cut, as a function; the trace is not changed.
     ///
-    /// Errors: `InvalidArgument` for an input that is not the whole of its memory, was never written, or is there twice, and for
-    /// memory that was changed and is neither an input's nor an output's; `Unsupported` for an input that has another dtype here.
+    /// Errors: `InvalidArgument` for an input that is not the whole of its memory, was never written, or occurs twice, and for
+    /// changed memory that is neither an input's nor an output's; `Unsupported` for an input that has another dtype here.
     pub fn captured(&self, inputs: &[TensorRef], outputs: &[TensorRef]) -> Result<Captured> {
         let trace = self.expected.as_deref().unwrap_or(&self.recording).prefix(self.position);
         let bits = self.scalar_bits.iter().copied();
@@ -89,7 +89,7 @@ impl Trace {
         Ok(function)
     }
 
-    /// What a buffer held when the trace began, as a value of `function`; `unread` are those that no record reads.
+    /// A buffer's content when the trace began, as a value of `function`; `unread` are those that no record reads.
     fn value_before(
         &self,
         tensor: &TensorRef,

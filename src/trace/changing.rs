@@ -1,38 +1,38 @@
-//! Whether integers of operations (the place of a slice, a shift) change from run to run of a program.
+//! Whether integers of operations (the offset of a slice, a shift) change from run to run of a program.
 //!
-//! One that stays is better an attribute of its record: the program then copies a slice. One that changes is better an input, with
-//! which indices are computed: else every run would be another program. What one program shows says nothing of another, and a
-//! program is named by the operations before its first such integer: from there on, what is recorded depends on what is learnt.
+//! A constant integer is better an attribute of its record: the program then copies a slice. A changing one is better an input,
+//! from which indices are computed: else every run would be another program. One program says nothing about another, and a
+//! program is named by the operations before its first such integer: from there on, the records depend on what has been learnt.
 
 use crate::record::Operator;
 use std::collections::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// After so many runs that brought something new an integer changes: with one more there would be a program more that is never used
-/// again, and two where of two integers the first one shows it a run later.
+/// An integer changes once more than this many runs have brought something new: with one run more, one more program would be
+/// compiled and never used again, and two where the first of two integers shows its change a run later.
 pub const INTEGER: usize = 1;
-/// Likewise a list: that of an epoch's last batch is often shorter, and that is all.
+/// The same for a list: that of an epoch's last batch is often shorter, without any further change.
 pub const LIST: usize = 2;
-/// Beyond this many kinds of integers all are forgotten.
+/// Beyond this many kinds of integers, all are forgotten.
 const CAPACITY: usize = 1024;
-/// The number of no trace. (With an `Option`, its number would be compared before it is known that there is one, in some builds:
-/// memory checkers then report a use of what was never written.)
+/// Stands for no trace. (With an `Option`, some builds compare the number before they know that there is one: memory checkers
+/// then report a use of uninitialized memory.)
 const NO_TRACE: u64 = u64::MAX;
 
 pub struct ChangingIntegers {
-    /// The last trace that had one, and its operations before the first one.
+    /// The last trace with such an integer, and the hash of its operations before the first one.
     last: (u64, u64),
-    /// Of a program and a kind of integer, which may come several times in a run.
+    /// Keyed by the hash of a program and a kind of integer, which may come several times in a run.
     met: HashMap<u64, Met>,
 }
 
 struct Met {
-    /// Hashes of those of a run up to one of them: each alone may have been there before.
+    /// Hashes of a run's integers up to each of them: each alone may have occurred before.
     known: HashSet<u64>,
     chain: u64,
-    /// In which trace it came last, ...
+    /// The trace in which it came last, ...
     trace: u64,
-    /// ... and in which it brought something new.
+    /// ... and the last one in which it brought something new.
     new_in: u64,
     news: usize,
 }
@@ -50,8 +50,8 @@ impl Default for Met {
 }
 
 impl ChangingIntegers {
-    /// Whether an integer of a kind changes: more than `most` runs have brought something new. `trace`: a number for each;
-    /// `operations`: what it has recorded, by [`with_operation`].
+    /// Whether an integer of a kind changes: more than `most` runs have brought something new. `trace` is unique to each trace;
+    /// `operations` is the hash of its records by [`with_operation`].
     pub fn meet(
         &mut self,
         (trace, operations): (u64, u64),
@@ -82,7 +82,7 @@ impl ChangingIntegers {
     }
 }
 
-/// Names operations, whatever their sizes and numbers: those before, and one more.
+/// Hash of operations, whatever their sizes and numbers: the hash of those before, and one more operation.
 pub fn with_operation(before: u64, operation: Operator) -> u64 {
     let word = match operation {
         Operator::Native(row) => u64::from(row) << 1,

@@ -1,4 +1,4 @@
-//! The cut: a trace becomes a [`Closed`] one, and what it computes becomes memory that is promised.
+//! The cut: a trace becomes a [`Closed`] one, and its results become promised storages.
 
 use super::gradient::{ContentId, Cut, Ended};
 use super::recorded::RecordedTrace;
@@ -8,30 +8,31 @@ use crate::error::{Code, Error};
 use crate::record::{Origin, Output, Records, Varying};
 use std::sync::Arc;
 
-/// Ends the message of an error whose place was learned earlier.
+/// Ends the message of an error whose call site was learned earlier.
 const REPEATED: &str =
     "\n  (an earlier step recorded the same; the place is that of its first time)";
 
-/// A trace that is handed over: what to run, on what, into what.
+/// A trace that is handed over, with the memory that it reads and the storages that it fills.
 pub struct Closed {
     trace: Arc<RecordedTrace>,
-    /// From here on the records' places are those of this very trace.
+    /// From this record on, the call sites are those of this very trace.
     placed_from: usize,
-    /// The values that live on: what the program must leave behind, in order.
+    /// The values that live on, which the program must leave behind, in order.
     pub outputs: Vec<Output>,
     pub leaves: Vec<Arc<Storage>>,
     pub scalars: Vec<u64>,
-    /// Where each output goes.
+    /// The storage of each output.
     pub promised: Vec<Arc<Storage>>,
     varying: Vec<Varying>,
-    /// What each output's buffer held before: stays if the output cannot be computed.
+    /// The memory that each output's buffer held before: it stays if the output cannot be computed.
     pub before: Vec<Option<Arc<Storage>>>,
 }
 
 impl Trace {
     /// Closes the trace. A `full` cut donates: an output may reuse the memory that its buffer held before, its donor. A
     /// partial one (a read in the middle of a step) does not, so that it leaves no mark on the next program.
-    /// `None` when nothing of it lives on, and nothing in it has effects. Its cost grows with what goes in and out, hardly with what is between.
+    /// Returns `None` if none of its values live on and no record has effects. The cost grows with the number of leaves and
+    /// outputs, hardly with that of records.
     pub fn cut(&mut self, full: bool) -> Option<Closed> {
         let (trace, placed_from) = self.finish();
         trace.outlook.set_awaited(!full);
@@ -40,7 +41,7 @@ impl Trace {
         (self.held_bytes, self.period) = (0, 0);
         self.is_captured = false;
         self.sites.resume(0);
-        // The next trace is likely as large.
+        // The next trace is likely to be as large.
         let scalars = taken(&mut self.scalar_bits);
         let leaves = taken(&mut self.leaves);
         let varying = std::mem::take(&mut self.varying);
@@ -48,7 +49,7 @@ impl Trace {
         let contents = taken(&mut self.contents);
         let first = self.last_content + 1;
         let (mut outputs, mut promised, mut befores) = (Vec::new(), Vec::new(), Vec::new());
-        // In the order of the values, which is that of the program: never that of addresses or of dropping.
+        // In the order of the values, which is that of the program: never in that of addresses or drops.
         for (value, holder) in holders.drain(..).enumerate() {
             let Some(id) = holder else { continue };
             let has_windows = self.has_windows(id);
@@ -58,7 +59,7 @@ impl Trace {
                 Origin::Leaf(leaf) => Some(leaf),
                 _ => None,
             };
-            // The leaf of a buffer is the memory it held first, so it is `before` exactly if both are there.
+            // The leaf of a buffer is the memory it held first, so it is `before` exactly if both exist.
             let ours = before.as_ref().is_some_and(|storage| !storage.is_shared());
             let may_donate = full && ours && !has_windows;
             let donor = buffer.leaf.filter(|_| may_donate).and_then(is_leaf);
@@ -108,13 +109,13 @@ impl Trace {
         }
     }
 
-    /// Takes back what a program that nobody runs reads.
+    /// Releases the memory that a program would read, if nobody runs it.
     pub fn give_up_program(&mut self, closed: &mut Closed) {
         self.retired.extend(closed.leaves.drain(..));
         self.retired.extend(closed.before.drain(..).flatten());
     }
 
-    /// As a partial [`Trace::cut`], of a trace that has become long. If that is because the program
+    /// A partial [`Trace::cut`] of a trace that has become long. If that is because the program
     /// loops, the next ones are cut where they repeat this one.
     pub fn cut_long(&mut self) -> Option<Closed> {
         let period = match &self.expected {
@@ -129,14 +130,14 @@ impl Trace {
     }
 }
 
-/// What a list holds, leaving an empty one with as much room.
+/// Takes the elements of a list, leaving an empty one with as much room.
 fn taken<T>(list: &mut Vec<T>) -> Vec<T> {
     let room = list.len();
     std::mem::replace(list, Vec::with_capacity(room))
 }
 
 impl Drop for Closed {
-    /// Nobody waits for ever for what was promised, whatever became of the program.
+    /// Settles the promised storages, so that nobody waits for them forever, whatever became of the program.
     fn drop(&mut self) {
         for promised in self.promised.iter().filter(|promised| !promised.is_settled()) {
             promised
@@ -146,14 +147,14 @@ impl Drop for Closed {
 }
 
 impl Closed {
-    /// The trace without its memory: traces with equal numbers are the same records. Together with `outputs` it says
-    /// what [`Closed::key_parts`] says.
+    /// Number of the trace without its memory: traces with equal numbers have the same records. With `outputs` it decides
+    /// the same as [`Closed::key_parts`].
     pub fn trace_id(&self) -> u64 {
         self.trace.id
     }
 
-    /// Says of an error of this trace whether its place is one that this trace was asked for, or that of an equal one before:
-    /// a trace that comes again is not asked where it is.
+    /// Marks an error of this trace whose call site was learned from an equal trace before: the call sites of a trace that
+    /// comes again are not asked for.
     pub fn placed(&self, mut error: Error) -> Error {
         let own = &self.trace.records[self.placed_from..];
         if error.site != 0 && own.iter().all(|record| record.site != error.site) {
@@ -162,17 +163,17 @@ impl Closed {
         error
     }
 
-    /// [`Closed::trace`], for whoever wants to look.
+    /// The trace without its memory.
     pub fn trace(&self) -> &Arc<RecordedTrace> {
         &self.trace
     }
 
-    /// All that compiling needs.
+    /// The records to compile.
     pub fn records(&self) -> Records {
         Records { varying: self.varying.clone(), ..self.trace.records(&self.outputs) }
     }
 
-    /// The named parts of the key that the trace decides.
+    /// The named parts of the key that the trace determines.
     pub fn key_parts(&self) -> Vec<(&'static str, Vec<u8>)> {
         self.trace.key_parts(&self.outputs)
     }

@@ -1,7 +1,7 @@
-//! Which gradients a trace can give: those of a loss that it computes itself, from the values that the tensors hold now.
+//! Which gradients a trace can compute: those of a loss that it computes itself from the values that the tensors hold now.
 //!
-//! A gradient sees no further than the last cut, and what it does not see it would take for a constant. So it is refused
-//! when the loss depends on a tensor by way of what was computed before the cut, or on an older value of it.
+//! A gradient sees no further than the last cut, and would take everything earlier for a constant. So it is refused
+//! when the loss depends on a tensor through computations before the cut, or on an older value of it.
 
 use super::{
     ArgRef, BufferId, BufferState, Call, RecordedTrace, TensorRef, Trace, takes_gradients,
@@ -14,10 +14,10 @@ use smallvec::SmallVec;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-/// What a buffer holds outside of the trace: later contents have higher numbers, no two have the same. 0 is none.
+/// Identity of a buffer's content outside of the trace: unique, and higher for later contents. 0 is none.
 pub type ContentId = u64;
 
-/// How many cuts are looked back on.
+/// Number of past cuts that are remembered.
 const CUTS: usize = 8;
 
 /// The values that a buffer has held in this trace before the present one.
@@ -28,10 +28,10 @@ pub struct Older {
     values: SmallVec<[ValueIndex; 2]>,
 }
 
-/// A trace that was cut: what its results depend on is looked up when somebody asks.
+/// A trace that was cut: the dependencies of its results are looked up on demand.
 pub struct Cut {
     pub trace: Arc<RecordedTrace>,
-    /// As [`Trace::contents`].
+    /// Those of [`Trace::contents`].
     pub contents: Vec<ContentId>,
     /// Output `n` became content `first + n`.
     pub outputs: Vec<Output>,
@@ -72,7 +72,7 @@ impl Past {
 
     /// Whether one of these contents was computed from `source`.
     fn depend(&self, mut open: Vec<ContentId>, source: ContentId) -> bool {
-        // What is computed from all of what was computed from all before has ways without number.
+        // Results that depend on all results before have exponentially many paths.
         let mut seen: HashSet<ContentId> = open.iter().copied().collect();
         while let Some(content) = open.pop() {
             let Some(cut) = self.made(content).filter(|cut| cut.first > source) else { continue };
@@ -90,7 +90,7 @@ impl Past {
         false
     }
 
-    /// For messages: what ended the last trace, and what to do about it.
+    /// For messages: the cause of the last trace's end, and a remedy.
     fn advice(&self) -> &'static str {
         match self.ended {
             Ended::Never => "nothing has computed it",
@@ -106,7 +106,7 @@ impl Past {
     }
 }
 
-/// The contents among values.
+/// The contents of the marked values.
 fn contents<'a>(
     contents: &'a [ContentId],
     values: &'a [bool],
@@ -115,7 +115,7 @@ fn contents<'a>(
     kept.map(|(content, _)| *content)
 }
 
-/// The values that a gradient of `value` would come by.
+/// Marks the values that a gradient of `value` would flow through.
 fn ancestors(records: &[Record], values: &[Value], value: ValueIndex) -> Vec<bool> {
     let mut found = vec![false; values.len().max(value as usize + 1)];
     found[value as usize] = true;
@@ -164,7 +164,7 @@ impl Trace {
         self.last_content
     }
 
-    /// A buffer is about to get another value.
+    /// Notes that a buffer is about to get another value.
     pub(super) fn outlived(&mut self, id: BufferId) {
         if let Some(value) = self.value_of(id) {
             self.was_outlived(id, value);
@@ -194,7 +194,7 @@ impl Trace {
         }
     }
 
-    /// [`Trace::check_gradient`] of the next record of `trace`. In a step like the last it looks at leaves and tensors only.
+    /// [`Trace::check_gradient`] for the next record of `trace`. In a step like the last it inspects leaves and tensors only.
     pub(super) fn gives_gradient(&self, trace: &RecordedTrace, call: &Call) -> bool {
         self.check_gradient_in(trace, call).is_ok()
     }
@@ -243,13 +243,13 @@ impl Trace {
         Ok(())
     }
 
-    /// Takes the gradient, so that it is refused now and not together with all of the trace: an operation on the way may
-    /// have none. All that was recorded so far is in the trace's own recording. Errors: `Unsupported`, those of the records.
+    /// Takes the gradient, so that it is refused now and not together with the whole trace: an operation on the way may
+    /// have none. All records so far are in the trace's own recording. Errors: `Unsupported`, those of the records.
     pub(super) fn check_rules(&self, call: &Call) -> Result<()> {
         let read = |tensor: &TensorRef| {
             Some(Read { value: self.value_of(tensor.buffer)?, view: tensor.view() })
         };
-        // What the trace has not met has no part in the loss.
+        // A tensor that the trace has not met does not affect the loss.
         let known = |arg_ref: &ArgRef| match arg_ref {
             ArgRef::Tensor(tensor) => read(tensor).map_or(Arg::None, Arg::Tensor),
             ArgRef::Tensors(list) => {
@@ -270,13 +270,13 @@ impl Trace {
         aten::infer(&records).map(drop)
     }
 
-    /// Number of what a buffer holds, unless this trace has computed it.
+    /// Identity of a buffer's content, unless this trace has computed it.
     fn content_of(&self, id: BufferId) -> Option<ContentId> {
         let buffer = self.buffer(id);
         (!matches!(buffer.state, BufferState::Traced(_))).then_some(buffer.content)
     }
 
-    /// Whether the trace has read something that an earlier one computed after one of the tensors got what it holds.
+    /// Whether the trace has read a result that an earlier one computed after one of the tensors got its content.
     fn may_reach_back(&self, params: &[TensorRef]) -> bool {
         let oldest = params.iter().filter_map(|param| self.content_of(param.buffer)).min();
         let Some(oldest) = oldest else { return false };

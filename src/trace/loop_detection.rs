@@ -4,11 +4,11 @@
 use crate::record::{Arg, Read, Record};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The number of records after which the end of `records` repeats itself; 0 if it does not. Of all ends that consist of
-/// two iterations or more the longest counts.
+/// The number of records after which the end of `records` repeats itself; 0 if it does not. The longest of all ends that
+/// consist of two iterations or more counts.
 pub fn period_of(records: &[Record]) -> usize {
     let reversed: Vec<u64> = records.iter().rev().map(likeness).collect();
-    // Knuth, Morris, Pratt: border[m] is the length of the longest proper beginning of the first m that is their end.
+    // Knuth, Morris, Pratt: border[m] is the length of the longest proper prefix of the first m that is also a suffix.
     let mut border = vec![0; reversed.len() + 1];
     let mut period = 0;
     for m in 2..=reversed.len() {
@@ -24,7 +24,7 @@ pub fn period_of(records: &[Record]) -> usize {
     period
 }
 
-/// What two iterations of a loop have in common: everything but which values they work on.
+/// Hash of everything that iterations of a loop have in common: all but the values they work on.
 fn likeness(record: &Record) -> u64 {
     let mut hash = DefaultHasher::new();
     let read = |read: &Read, hash: &mut DefaultHasher| read.view.hash(hash);

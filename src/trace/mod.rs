@@ -47,7 +47,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Index of a buffer; free numbers are used again.
 pub type BufferId = u32;
 
-/// What a buffer's current value is.
+/// A buffer's current value.
 #[derive(Clone)]
 enum BufferState {
     /// Never written: reads as zeros.
@@ -59,44 +59,45 @@ enum BufferState {
 struct Buffer {
     nbytes: usize,
     state: BufferState,
-    /// What it held in memory before this trace first wrote to it: may be donated, and comes back if the write fails.
+    /// The memory it held before this trace first wrote to it: may be donated, and comes back if the write fails.
     before: Option<Arc<Storage>>,
     /// The value that stands for the memory it holds, if this trace has read it.
     leaf: Option<ValueIndex>,
     /// Sizes of its tensors that will vary.
     varying: Vec<Varying>,
-    /// Of what it holds in memory, or of its zeros.
+    /// Identity of its content in memory, or of its zeros.
     content: ContentId,
     older: Older,
-    /// The number of the trace that it was made in.
+    /// Number of the trace that created it.
     since: u64,
-    /// Whether parts of it are read at changing places.
+    /// Whether parts of it are read at changing offsets.
     is_moving: bool,
-    /// The number of the last trace that has windows of it.
+    /// Number of the last trace that has windows of it.
     has_windows: Option<u64>,
-    /// The number of the last trace that wrote a part of it, and for how many traces it has no windows then.
+    /// Number of the last trace that wrote a part of it; after that it has no windows for `pause` traces.
     updated: Option<u64>,
     pause: u64,
 }
 
-/// What reading a buffer needs.
+/// The source of a buffer's bytes for a read.
 pub enum Content {
     Zeros,
     Stored(Arc<Storage>),
-    /// Still in the trace, as this value of it: cut first.
+    /// A value of the open trace: cut before reading.
     Traced(ValueIndex),
 }
 
-/// A known trace that is being recorded again: what is known of its leaves and scalars, the first ones.
+/// A known trace that is being recorded again, with the first leaves and scalars, those known so far.
 pub struct Progress {
     pub trace: Arc<RecordedTrace>,
     pub leaves: Vec<Arc<Storage>>,
     pub scalars: Vec<u64>,
 }
 
-/// Records from one [`Trace::progress`] to the next, at least: recording them takes much longer than telling another thread.
+/// Minimum number of records between two results of [`Trace::progress`]: recording them takes much longer than telling
+/// another thread.
 const INTERVAL: usize = 16;
-/// How often a trace tells, about.
+/// Approximate number of progress reports per trace.
 const PIECES: usize = 8;
 
 #[derive(Default)]
@@ -105,62 +106,62 @@ pub struct Trace {
     free: Vec<BufferId>,
     /// Records since the last cut.
     position: usize,
-    /// The known trace that begins with them, ...
+    /// The known trace that begins with these records, ...
     expected: Option<Arc<RecordedTrace>>,
-    /// ... or else they themselves, ...
+    /// ... or else the records themselves, ...
     recording: RecordedTrace,
-    /// ... and the known trace that they are but for numbers.
+    /// ... and the known trace that they equal except for numbers.
     left: Option<Arc<RecordedTrace>>,
-    /// Who holds each value of the trace now, if anybody.
+    /// The buffer that holds each value of the trace now, if any.
     holders: Vec<Option<BufferId>>,
     leaves: Vec<Arc<Storage>>,
-    /// Those leaves that are parts of buffers.
+    /// The leaves that are parts of buffers.
     windows: Vec<Window>,
-    /// What their places are multiples of; 0 where there are none.
+    /// Alignment of windows in bytes; 0 if there are none.
     alignment: usize,
-    /// The known trace that this one was, up to where it reads another part of a buffer.
+    /// The known trace that this one followed until it read another part of a buffer.
     moved_from: Option<Arc<RecordedTrace>>,
-    /// Whether gradients were taken of any trace.
+    /// Whether any trace so far took gradients.
     has_gradients: bool,
-    /// For each value that was there before the trace what it is, 0 for results.
+    /// For each value, the identity of its content if it existed before the trace; 0 for results.
     contents: Vec<ContentId>,
     last_content: ContentId,
-    /// The last traces that were cut.
+    /// The traces that were cut last.
     past: Past,
     /// The last of them.
     last: Option<Arc<RecordedTrace>>,
     scalar_bits: Vec<u64>,
-    /// Buffers that this trace has read as they were, or written over.
+    /// Buffers that this trace has read as they were, or overwritten.
     touched: Vec<BufferId>,
     /// Bytes of memory that nothing but this trace keeps from being freed.
     held_bytes: usize,
-    /// Operations after which the trace repeats itself, if it goes on one that was cut because of its length.
+    /// Number of records after which the trace repeats itself, if it continues one that was cut because of its length.
     period: usize,
-    /// Of the buffers that this trace uses.
+    /// Varying sizes of the buffers that this trace uses.
     varying: Vec<Varying>,
     history: TraceHistory,
     cuts: u64,
     sites: Sites,
     changing: ChangingIntegers,
-    /// The first record since the last cut whose place was not known, if there is one: later ones' were not, either.
+    /// The first record since the last cut with an unknown call site, if there is one: those of later records are unknown, too.
     unknown_from: Option<usize>,
-    /// Whether it becomes a function of tensors: then whatever is made of them has to be recorded.
+    /// Whether the trace becomes a function of tensors: then everything made of them has to be recorded.
     is_captured: bool,
-    /// Memory that buffers held. Whoever holds the lock of the trace drops it later: that may call the program.
+    /// Memory that buffers held. The holder of the trace's lock drops it later, without the lock: that may call the program.
     retired: Retired,
 }
 
-/// Memory that is given up.
+/// Memory that the trace has given up.
 pub type Retired = SmallVec<[Arc<Storage>; 4]>;
 
 /// How an operation was recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Recorded {
-    /// It is what a known trace has here.
+    /// The call equals the next record of a known trace.
     Again,
-    /// In full, at a call site that is known.
+    /// In full, at a known call site.
     New,
-    /// In full. The caller should say where that is: [`Trace::locate`].
+    /// In full. The caller should supply the call site: [`Trace::locate`].
     At(PendingSite),
 }
 
@@ -241,16 +242,16 @@ impl Trace {
         Ok(Recorded::At(pending))
     }
 
-    /// Says that the last operation, recorded in full, wrote results of the types that follow from its arguments.
+    /// Notes that the results of the last operation, recorded in full, have the types that follow from its arguments.
     pub fn was_inferred(&mut self) {
         if let Some(mark) = self.recording.marks.last_mut() {
             mark.inferred = true;
         }
     }
 
-    /// Records an operation that is the next one of a known trace, with new buffers for its first `n` results, of types that
-    /// follow from its arguments, and `rest` for the others. The buffers with the views that cover them; `None`, with nothing
-    /// recorded, for another operation.
+    /// Records an operation if it is the next one of a known trace, with new buffers for its first `n` results, whose types
+    /// follow from its arguments, and `rest` for the others. Returns the buffers with the views that cover them; `None`, with
+    /// nothing recorded, for any other operation.
     pub fn again(
         &mut self,
         op: Operator,
@@ -303,13 +304,13 @@ impl Trace {
         Some(record.outs[..n].iter().map(make).collect())
     }
 
-    /// Takes a trace that was made in advance. Its number.
+    /// Adds a trace that was made in advance. Returns its number.
     pub fn expect(&mut self, prefetched: RecordedTrace) -> u64 {
         self.history.expect(prefetched)
     }
 
-    /// Whether an integer that the next operation would have as an attribute changes from run to run of this program. `kind`: what
-    /// tells it apart from others, its operator at the least.
+    /// Whether an integer that the next operation would have as an attribute changes from run to run of this program. `kind`
+    /// tells it apart from others, at least by its operator.
     pub fn changes(&mut self, kind: u64, integer: i64) -> bool {
         self.meets((kind, integer), changing::INTEGER)
     }
@@ -320,12 +321,12 @@ impl Trace {
         self.changing.meet((self.cuts, operations), integer, most)
     }
 
-    /// From now to the next cut: everything is recorded that depends on what tensors hold.
+    /// From now to the next cut, everything that depends on the contents of tensors is recorded.
     pub fn begin_capture(&mut self) {
         self.is_captured = true;
     }
 
-    /// The same of a list of buffers that it reads: of how many there are, and of which are read already, or twice.
+    /// [`Trace::changes`] of a list of buffers that the operation reads: its length, and which are read already, or twice.
     pub fn list_changes(&mut self, kind: u64, list: &[BufferId]) -> bool {
         if self.is_captured {
             return false;
@@ -341,12 +342,12 @@ impl Trace {
         self.meets((kind, pattern as i64), changing::LIST)
     }
 
-    /// The host waits for what was cut last.
+    /// Notes that the host waits for the trace that was cut last.
     pub fn host_waits(&self) {
         self.last.iter().for_each(|trace| trace.outlook.set_awaited(true));
     }
 
-    /// Now and then what there is of a known trace for whose results the host waited last time.
+    /// From time to time, the progress of a known trace for whose results the host waited last time.
     pub fn progress(&self) -> Option<Progress> {
         let trace = self.expected.as_ref().filter(|trace| trace.outlook.is_good())?;
         let interval = INTERVAL.max(trace.records.len() / PIECES);
@@ -358,7 +359,7 @@ impl Trace {
         })
     }
 
-    /// Says where an operation was recorded.
+    /// Supplies the call site of a record.
     pub fn locate(&mut self, pending: PendingSite, site: Site) {
         self.sites.learn(pending.chain, site);
         if let Some(record) = self.recording.records.get_mut(pending.position)
@@ -368,7 +369,7 @@ impl Trace {
         }
     }
 
-    /// Whether a tensor lies in its buffer.
+    /// Whether a tensor lies within its buffer.
     pub fn fits(&self, tensor: &TensorRef) -> bool {
         let TensorRef { sizes, strides, offset, dtype, .. } = *tensor;
         let bytes = tensor.view().layout.end().saturating_mul(dtype.size() as i64);
@@ -465,7 +466,7 @@ pub fn settled(op: Operator, index: usize, kind: ScalarKind, bits: u64) -> Optio
     aten::is_static(row, index, kind, bits).then(|| kind.attribute(bits))
 }
 
-/// Refuses what a native operator cannot compute; the caller may record a host operator instead.
+/// Refuses dtypes that a native operator cannot compute; the caller may record a host operator instead.
 pub fn supported(op: Operator, args: &[ArgRef], outs: &[TensorRef]) -> Result<()> {
     type DTypes = SmallVec<[DType; 8]>;
     let Operator::Native(row) = op else { return Ok(()) };
@@ -483,7 +484,7 @@ pub fn supported(op: Operator, args: &[ArgRef], outs: &[TensorRef]) -> Result<()
     Err(Error::new(Code::Unsupported, message))
 }
 
-/// Whether the operation gives gradients.
+/// Whether the operation computes gradients.
 fn takes_gradients(op: Operator) -> bool {
     matches!(op, Operator::Native(row) if aten::takes_gradients(row))
 }
@@ -502,7 +503,7 @@ pub fn name_of(operators: &[Operator], record: u32) -> String {
     operator.map_or_else(|| "an operation".into(), |&op| operator_name(op))
 }
 
-/// The error for a buffer that no longer has what was promised.
+/// The error for a buffer that no longer has its promised memory.
 pub(crate) fn lost() -> Error {
     Error::new(Code::Internal, "a buffer's memory was donated twice")
 }

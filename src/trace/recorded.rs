@@ -9,21 +9,22 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-/// At most so many traces are kept, ...
+/// Maximum number of traces that are kept.
 const TRACES: usize = 256;
-/// ... and at most so many canonical bytes in all of them (but always one trace): about 65,000 records. The records
+/// Maximum number of canonical bytes in all of them (but one trace is always kept): about 65,000 records. The records
 /// themselves take several times that.
 const BYTES: usize = 16 << 20;
 
-/// Records of a trace of which who waits has it sooner than another thread would be awake and done: of longer ones some results
-/// are there long before the last. At 96 instead of 16 a step of NllbMoe, of 13 cuts, takes 0.9 of the time (Zen 5).
+/// Maximum number of records of a trace that the waiting thread runs itself, sooner than another thread would wake up and finish:
+/// of longer ones some results are ready long before the last. At 96 instead of 16 a step of NllbMoe, of 13 cuts, takes 0.9 of
+/// the time (Zen 5).
 const SHORT: usize = 96;
 
-/// A trace as data, without what differs from run to run: which memory its leaves are, the values of its scalars, what
-/// of it lives on.
+/// A trace as data, without the parts that differ from run to run: the memory of its leaves, the values of its scalars,
+/// and which of its values live on.
 #[derive(Default)]
 pub struct RecordedTrace {
-    /// Never given twice by one [`TraceHistory`]; 0 before it has one.
+    /// Never reused by one [`TraceHistory`]; 0 before it is in one.
     pub id: u64,
     pub values: Vec<Value>,
     pub records: Vec<Record>,
@@ -31,7 +32,7 @@ pub struct RecordedTrace {
     pub scalars: Vec<ScalarKind>,
     /// Canonical bytes of the records.
     pub bytes: Vec<u8>,
-    /// What there was after each record.
+    /// The state after each record.
     pub marks: Vec<Mark>,
     pub outlook: Outlook,
 }
@@ -39,19 +40,19 @@ pub struct RecordedTrace {
 /// Whether it pays to run a trace while it is being recorded again.
 #[derive(Default)]
 pub struct Outlook {
-    /// Whether the host had nothing to do, the last time, until a result was there, or an early run left it less to wait for.
+    /// Whether the host was idle last time until a result was ready, or an early run shortened its wait.
     awaited: AtomicBool,
-    /// Runs that were begun and were of use, less two for each that was not.
+    /// Number of early runs that were of use, less two for each that was not.
     credit: AtomicI32,
     /// The values of its scalars in its last run, and whether they were the same in the run before.
     scalars: Mutex<Vec<(u64, bool)>>,
-    /// The trace that came after it the last time.
+    /// The trace that came after it last time.
     follower: Mutex<Weak<RecordedTrace>>,
-    /// The number of the trace that was the last one to be this.
+    /// Number of the last trace that was equal to this one.
     number: AtomicU64,
 }
 
-/// Of [`Outlook::credit`]: the least with which another run is begun, and the most.
+/// Bounds of [`Outlook::credit`]: the least with which another early run is started, and the maximum.
 const CREDIT: [i32; 2] = [-2, 4];
 
 impl Outlook {
@@ -67,19 +68,19 @@ impl Outlook {
         self.number.store(number, Relaxed);
     }
 
-    /// Whether what was made in trace `number` was there when this one was recorded the last time.
+    /// Whether the buffers made in trace `number` existed when this one was recorded last time.
     pub fn had_seen(&self, number: u64) -> bool {
         number <= self.number.load(Relaxed)
     }
 
-    /// Whether a run that was begun was of use: else none is until the host waits again.
+    /// Counts an early run. If it was of no use, none is started until the host waits again.
     pub fn was_begun(&self, of_use: bool) {
         let credit = self.credit.load(Relaxed) + if of_use { 1 } else { -2 };
         self.credit.store(credit.min(CREDIT[1]), Relaxed);
         self.set_awaited(of_use);
     }
 
-    /// The values of the scalars of a run.
+    /// Notes the values of the scalars of a run.
     pub fn had(&self, scalars: &[u64]) {
         let mut last = self.scalars.lock();
         if last.len() != scalars.len() {
@@ -89,7 +90,7 @@ impl Outlook {
         last.iter_mut().zip(scalars).for_each(|(last, &bits)| *last = (bits, bits == last.0));
     }
 
-    /// The values of those scalars that do not seem to change.
+    /// The values of the scalars that do not seem to change; `None` for the others.
     pub fn steady(&self) -> Vec<Option<u64>> {
         let steady = |&(bits, is_steady): &(u64, bool)| is_steady.then_some(bits);
         self.scalars.lock().iter().map(steady).collect()
@@ -113,24 +114,24 @@ pub struct Mark {
     pub bytes: usize,
     /// Hash of all bytes up to here.
     pub chain: u64,
-    /// Names the operations up to here ([`with_operation`](super::changing::with_operation)).
+    /// Hash of the operations up to here ([`with_operation`](super::changing::with_operation)).
     pub operations: u64,
     /// Whether the results of the record have the types that follow from its arguments.
     pub inferred: bool,
-    /// Whether the record gives gradients.
+    /// Whether the record computes gradients.
     pub gradient: bool,
 }
 
 impl RecordedTrace {
-    /// Whether some of it has to run though nobody wants a result: CPU fallbacks may fail, or do more than they return, and
-    /// other operators may refuse the numbers that they meet.
+    /// Whether some records have to run though no result is wanted: CPU fallbacks may fail, or have effects, and other
+    /// operators may refuse the numbers that they meet.
     pub fn has_effects(&self) -> bool {
         let has =
             |record: &Record| matches!(record.op, Operator::Host(_)) || may_be_refused(record);
         self.records.iter().any(has)
     }
 
-    /// Whether it is short, and calls nothing of the program's: then who waits for it may run it.
+    /// Whether it is short and calls no code of the program: then the thread that waits for it may run it.
     pub fn runs_on_any_thread(&self) -> bool {
         let is_ours = |record: &Record| match record.op {
             Operator::Native(row) => has_only_results(row),
@@ -139,7 +140,7 @@ impl RecordedTrace {
         self.records.len() <= SHORT && self.records.iter().all(is_ours)
     }
 
-    /// What there was before record `position`.
+    /// The state before record `position`.
     pub fn mark(&self, position: usize) -> Mark {
         position.checked_sub(1).map_or_else(Mark::default, |last| self.marks[last])
     }
@@ -156,7 +157,7 @@ impl RecordedTrace {
             && self.scalars[..mark.scalars] == other.scalars[..its.scalars]
     }
 
-    /// All that compiling needs, with these outputs.
+    /// The records to compile, with these outputs.
     pub fn records(&self, outputs: &[Output]) -> Records {
         let is_leaf = |value: &&Value| matches!(value.origin, Origin::Leaf(_));
         Records {
@@ -169,7 +170,7 @@ impl RecordedTrace {
         }
     }
 
-    /// The named parts of the key that it decides, with these outputs.
+    /// The named parts of the key that the trace determines, with these outputs.
     pub fn key_parts(&self, outputs: &[Output]) -> Vec<(&'static str, Vec<u8>)> {
         vec![
             ("records", self.bytes.clone()),
@@ -179,7 +180,7 @@ impl RecordedTrace {
         ]
     }
 
-    /// The trace with the sizes of `records`, which differ in these only.
+    /// The trace with the sizes of `records`, which differ from its own in sizes only.
     pub fn resized(&self, records: Records) -> RecordedTrace {
         let mut bytes = Vec::with_capacity(self.bytes.len());
         let mut sites = Sites::default();
@@ -210,7 +211,7 @@ impl RecordedTrace {
     }
 }
 
-/// A trace that may come again, and what is compared before anybody looks at it: most are others.
+/// A trace that may come again, with the hashes that are compared first, since most traces differ.
 struct Entry {
     trace: Arc<RecordedTrace>,
     start: u64,
@@ -238,18 +239,18 @@ impl TraceHistory {
         self.last_id
     }
 
-    /// The one that most likely comes now: what came next the last time, else the most recently used one.
+    /// The trace most likely to come now: the one that came next last time, else the most recently used one.
     pub fn likely(&self) -> Option<Arc<RecordedTrace>> {
         let follower = |last: Arc<RecordedTrace>| last.outlook.follower.lock().upgrade();
         self.last.upgrade().and_then(follower).or_else(|| Some(self.traces.first()?.trace.clone()))
     }
 
-    /// Whether the `index`-th may begin with a call of this [`start`].
+    /// Whether the `index`-th trace may begin with a call of this [`start`].
     pub fn may_start(&self, index: usize, start: u64) -> bool {
         self.traces[index].start == start
     }
 
-    /// The `index`-th, if it begins like the first `length` records of `trace` and goes on.
+    /// The `index`-th trace, if it begins with the first `length` records of `trace` and goes on.
     pub fn branch(
         &self,
         index: usize,
@@ -261,7 +262,7 @@ impl TraceHistory {
         same.then(|| other.clone())
     }
 
-    /// The trace that is the first `length` records of `trace`, now the most recently used one.
+    /// The trace of the first `length` records of `trace`, now the most recently used one.
     pub fn finished(&mut self, trace: Arc<RecordedTrace>, length: usize) -> Arc<RecordedTrace> {
         let finished = self.kept(trace, length);
         if let Some(before) = self.last.upgrade() {
@@ -280,12 +281,12 @@ impl TraceHistory {
             return self.traces[0].trace.clone();
         }
         self.last_id += 1;
-        // One that was recorded in full has no other owner and is kept as it is.
+        // A trace that was recorded in full has no other owner and is kept as it is.
         let owned = Arc::try_unwrap(trace).unwrap_or_else(|shared| shared.prefix(length));
         self.keep(Arc::new(RecordedTrace { id: self.last_id, ..owned }))
     }
 
-    /// Where the first `length` records of `trace` are as a whole trace.
+    /// Index of the trace that consists of the first `length` records of `trace`.
     fn position(&self, trace: &RecordedTrace, length: usize) -> Option<usize> {
         let chain = trace.mark(length).chain;
         let same = |known: &Entry| {
@@ -296,7 +297,7 @@ impl TraceHistory {
         self.traces.iter().position(same)
     }
 
-    /// Keeps a trace that is likely to come. Its number.
+    /// Adds a trace that is likely to come. Returns its number.
     pub fn expect(&mut self, trace: RecordedTrace) -> u64 {
         match self.position(&trace, trace.records.len()) {
             Some(at) => self.traces[..=at].rotate_right(1),
@@ -324,7 +325,7 @@ impl TraceHistory {
     }
 }
 
-/// A number of a call's operator and of its results' sizes: equal calls have the same.
+/// Hash of a call's operator and its results' sizes: the same for equal calls.
 pub fn start<'a>(op: Operator, outs: impl Iterator<Item = &'a [i64]>) -> u64 {
     let (kind, number) = match op {
         Operator::Native(row) => (0, row as u64),

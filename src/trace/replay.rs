@@ -1,8 +1,8 @@
-//! The cursor: while the program does what it did before, recording compares and moves on by one.
+//! The replay cursor: while the program repeats itself, recording compares each call and advances by one.
 //!
 //! Everything recorded since the last cut equals the first records of the *expected* trace. So an argument is the
-//! same exactly if its buffer holds the value with the same number, and the equality of one more record carries that of
-//! the whole beginning on: nothing is hashed, inferred or copied. On the first difference another known trace with the
+//! same exactly if its buffer holds the value with the same number, and the equality of one more record extends that of
+//! the whole beginning: nothing is hashed, inferred or copied. On the first difference another known trace with the
 //! same beginning takes over, or the beginning is copied and the rest recorded in full.
 
 use super::arg_ref::{ArgRef, Call, TensorRef};
@@ -16,11 +16,11 @@ use crate::record::{
 };
 use std::sync::Arc;
 
-/// In release builds one trace out of so many is also compared byte by byte; in debug builds every one.
+/// In release builds one trace in this many is also compared byte by byte; in debug builds every one.
 const SAMPLE: u64 = if cfg!(debug_assertions) { 1 } else { 1024 };
 
 impl Trace {
-    /// Whether the call is the next one of a known trace; then it is recorded.
+    /// Records the call if it is the next one of a known trace, and returns whether it is.
     pub fn replay(&mut self, call: &Call) -> bool {
         let is_off = self.position > 0 && self.expected.is_none();
         if is_off || call.outs.iter().any(|out| self.is_windowed(out)) {
@@ -53,7 +53,7 @@ impl Trace {
         false
     }
 
-    /// From here on records are written.
+    /// Leaves the known trace: from here on records are written.
     pub(super) fn leave_path(&mut self) {
         if let Some(trace) = self.expected.take() {
             self.recording = trace.prefix(self.position);
@@ -64,7 +64,7 @@ impl Trace {
         }
     }
 
-    /// After a record was written: whether it still is what the trace that was left has here, but for numbers.
+    /// After a record was written: forgets the trace that was left if the two differ in more than numbers here.
     pub(super) fn compare_left(&mut self, record: &Record) {
         let before = self.left.as_ref().and_then(|trace| trace.records.get(self.position));
         if !before.is_some_and(|before| alike(before, record)) {
@@ -72,8 +72,8 @@ impl Trace {
         }
     }
 
-    /// Whether a scalar that is `fixed` where it is known is better an input: the known trace that this one left has
-    /// another number here. So a site with changing numbers is compiled twice, not once for each.
+    /// Whether a scalar that would be the attribute `fixed` is better an input, because the known trace that this one left has
+    /// another number here. So a site with changing numbers is compiled twice, not once for each number.
     pub(super) fn varies(
         &self,
         op: Operator,
@@ -137,7 +137,7 @@ impl Trace {
         pairs.all(|(index, (arg, arg_ref))| self.repeats(trace, call.op, index, arg, arg_ref))
     }
 
-    /// Whether an argument is `arg` again.
+    /// Whether an argument equals the recorded `arg`.
     fn repeats(
         &mut self,
         trace: &RecordedTrace,
@@ -174,7 +174,7 @@ impl Trace {
         tensor.is(&read.view) && self.find(trace, tensor.buffer) == Some(read.value)
     }
 
-    /// The value that a buffer holds; if it is a new one, it must be the next of the expected trace.
+    /// The value that a buffer holds; a new one must be the next value of the expected trace.
     fn find(&mut self, trace: &RecordedTrace, id: super::BufferId) -> Option<ValueIndex> {
         if let Some(value) = self.value_of(id) {
             return Some(value);
@@ -195,7 +195,7 @@ impl Trace {
         Some(value as ValueIndex)
     }
 
-    /// Whether result `out` goes where it went. Changes nothing.
+    /// Whether result `out` is written where the record wrote it. Changes nothing.
     fn may_write(&self, trace: &RecordedTrace, record: &Record, call: &Call, out: usize) -> bool {
         let (write, arg_ref) = (&record.outs[out], &call.outs[out]);
         let buffer = self.buffer(arg_ref.buffer);
@@ -208,7 +208,7 @@ impl Trace {
         let earlier = call.outs[..out].iter().rposition(|other| other.buffer == arg_ref.buffer);
         match earlier.map(|i| record.outs[i].value).or_else(|| self.value_of(arg_ref.buffer)) {
             Some(value) => value == old,
-            // Read for the first time by this write: the next value, and its own comes after that.
+            // Read for the first time by this write: it is the next value, and the written one follows it.
             None => {
                 old == self.next_value(&record.outs[..out])
                     && old + 1 == write.value
@@ -217,7 +217,7 @@ impl Trace {
         }
     }
 
-    /// The value that comes after these results of a record whose arguments have been found.
+    /// The value that follows these results of a record whose arguments have been found.
     fn next_value(&self, outs: &[Write]) -> ValueIndex {
         outs.last().map_or(self.holders.len() as ValueIndex, |last| last.value + 1)
     }
@@ -228,7 +228,7 @@ impl Trace {
         self.cuts.is_multiple_of(SAMPLE)
     }
 
-    /// The long way: encodes the call as a record and compares its canonical bytes, and what its results would be. The
+    /// The slow check: encodes the call as a record and compares its canonical bytes and the values of its results. The
     /// arguments have been found already.
     fn verify(&self, trace: &RecordedTrace, record: &Record, call: &Call) -> bool {
         let pairs = record.args.iter().zip(call.args);
@@ -292,8 +292,8 @@ impl Trace {
         }
     }
 
-    /// The trace that is finished now, whichever way it was recorded; the next one may be any known trace. Also, from which
-    /// record on its places are its own: those before are where an equal trace was recorded.
+    /// The finished trace, however it was recorded; the next one may be any known trace. Also, the first record whose call site
+    /// is its own: those of the records before are where an equal trace was recorded.
     pub(super) fn finish(&mut self) -> (Arc<RecordedTrace>, usize) {
         let recorded = match self.expected.take() {
             Some(trace) => trace,
@@ -309,7 +309,7 @@ impl Trace {
     }
 }
 
-/// Whether a scalar may be an input of the program, whatever else it could be.
+/// Whether a scalar may be an input of the program, even if it may be an attribute, too.
 fn may_be_input(op: Operator, index: usize, kind: ScalarKind, bits: u64) -> bool {
     match op {
         Operator::Native(row) => {
@@ -338,7 +338,7 @@ fn same_bits(a: &Arg, b: &Arg) -> bool {
     }
 }
 
-/// Whether memory or zeros that a buffer holds may stand for `value`, which is no result.
+/// Whether the memory or zeros that a buffer holds may stand for `value`, which is not a result.
 fn fits(state: &BufferState, value: &Value) -> bool {
     let pair = (state, value.origin);
     matches!(pair, (BufferState::Stored(_), Origin::Leaf(_)) | (BufferState::Zeros, Origin::Zeros))

@@ -1,4 +1,4 @@
-//! Which call site of the user's program recorded which operation, learned once.
+//! The call sites in the user's program of the recorded operations, each learned once.
 //!
 //! Asking for a stack costs more than recording, and a training loop records the same operations in the same order
 //! again and again. So a call site is identified by the chain of everything recorded before it since the last cut: a step
@@ -8,7 +8,7 @@ use crate::error::Site;
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Beyond this many call sites all are forgotten and asked for again.
+/// Beyond this many call sites, all are forgotten and asked for again.
 const CAPACITY: usize = 1 << 18;
 
 #[derive(Default)]
@@ -19,23 +19,23 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// Moves on by one record, given its canonical bytes; its site if it is known.
+    /// Advances by one record, given its canonical bytes, and returns its call site if known.
     pub fn next(&mut self, record: &[u8]) -> Option<Site> {
         self.chain = xxh3_64_with_seed(record, self.chain);
         self.known.get(&self.chain).copied()
     }
 
-    /// Names the beginning of the trace up to and including the last record.
+    /// Hash of the records since the cut, including the last one.
     pub fn chain(&self) -> u64 {
         self.chain
     }
 
-    /// Goes on after a beginning that was not recorded here.
+    /// Continues after a beginning that was not recorded here.
     pub fn resume(&mut self, chain: u64) {
         self.chain = chain;
     }
 
-    /// Says where the last record of `chain` is.
+    /// Sets the call site of the last record of `chain`.
     pub fn learn(&mut self, chain: u64, site: Site) {
         if self.known.len() >= CAPACITY {
             self.known.clear();

@@ -1,7 +1,7 @@
-//! Windows: what a program reads of one buffer at changing places, such as the batches of a data set on the device. Each is a leaf
-//! of its own, whose address is where it begins, so that its place is no part of what is recorded.
+//! Windows: parts of one buffer that a program reads at changing offsets, such as the batches of a data set on the device. Each
+//! is a leaf of its own that begins at the part's address, so that its offset is not recorded.
 //!
-//! No output of a trace is given memory that it has windows of; so a trace is cut before such memory is written.
+//! No output of a trace is given memory that the trace has windows of; so a trace is cut before such memory is written.
 
 use super::{ArgRef, BufferId, BufferState, Call, RecordedTrace, TensorRef, Trace};
 use crate::buffer::Storage;
@@ -9,9 +9,9 @@ use crate::record::{Arg, Origin, Read, Value, ValueIndex, leaf_format};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A buffer of which a part was written has windows at first after so many cuts, ...
+/// Number of cuts without windows after a part of a buffer was written, at first.
 pub(super) const CUTS: u64 = 64;
-/// ... and again after so many times more each time that it had some when it was written.
+/// Factor by which that number grows each time a buffer with windows is written.
 const LONGER: u64 = 64;
 
 /// A part of a buffer's memory that is a leaf of this trace.
@@ -25,10 +25,10 @@ pub(super) struct Window {
 /// The results of a call.
 type Outs<'a> = SmallVec<[TensorRef<'a>; 4]>;
 
-/// Of buffers that are gone.
+/// Replaces the buffer of a window once that buffer is gone.
 const NONE: BufferId = BufferId::MAX;
 
-/// The memory that a tensor shows, first byte and length, and the tensor as a view of it.
+/// The memory that a tensor covers, first byte and length, and the tensor as a view of it.
 pub(super) struct Part<'a> {
     start: usize,
     nbytes: usize,
@@ -43,12 +43,12 @@ impl Window {
 }
 
 impl Trace {
-    /// Lets leaves begin at multiples of so many bytes of a buffer's memory; 0: at its begin alone.
+    /// Lets leaves begin at multiples of `bytes` of a buffer's memory; 0: only at its start.
     pub fn set_alignment(&mut self, bytes: usize) {
         self.alignment = bytes;
     }
 
-    /// Of a tensor that is read as a window.
+    /// The part that a tensor shows, if it is read as a window.
     pub(super) fn part<'a>(&self, tensor: &TensorRef<'a>) -> Option<Part<'a>> {
         self.buffer(tensor.buffer).is_moving.then(|| self.part_of(tensor)).flatten()
     }
@@ -69,12 +69,13 @@ impl Trace {
         (is_part && (begin - start).is_multiple_of(size)).then_some(Part { start, nbytes, tensor })
     }
 
-    /// Gradients see whole buffers, and so does who captures.
+    /// Gradients and captured functions see whole buffers.
     fn may_have_windows(&self) -> bool {
         self.alignment > 0 && !self.has_gradients && !self.is_captured
     }
 
-    /// Whether the part is, or becomes, leaf `value` of the expected trace: two windows of that may be one by chance, one is one.
+    /// Whether the part is, or becomes, leaf `value` of the expected trace. Two of its windows may coincide by chance, but one
+    /// window is always one part.
     pub(super) fn is_window(
         &mut self,
         trace: &RecordedTrace,
@@ -140,7 +141,7 @@ impl Trace {
         self.windows.iter().filter(move |window| window.buffer == id).map(|window| window.value)
     }
 
-    /// A buffer goes, or gets other memory; its number may come again.
+    /// Forgets the windows of a buffer that is dropped, or gets other memory; its number may be reused.
     pub(super) fn forget_windows(&mut self, id: BufferId) {
         if !self.has_windows(id) {
             return;
@@ -153,20 +154,20 @@ impl Trace {
         self.buffer_mut(id).has_windows = None;
     }
 
-    /// A part of a buffer is written.
+    /// Notes that a part of a buffer is written.
     pub(super) fn note_update(&mut self, id: BufferId) {
         let cuts = self.cuts;
         let buffer = self.buffer_mut(id);
         (buffer.is_moving, buffer.updated) = (false, Some(cuts));
     }
 
-    /// Whether a tensor's buffer is read in windows, which is to end before it is written: [`Trace::end_windows`].
+    /// Whether a tensor's buffer is read in windows, which must end before it is written: [`Trace::end_windows`].
     pub(super) fn is_windowed(&self, tensor: &TensorRef) -> bool {
         self.buffer(tensor.buffer).is_moving || self.has_windows(tensor.buffer)
     }
 
-    /// Before a call: what it writes is read as a whole for a while. Whether the trace has windows of that; if it is cut first,
-    /// nothing has to be copied.
+    /// Before a call: the buffers it writes are read as a whole for a while. Returns whether the trace has windows of them; if it
+    /// is cut first, nothing has to be copied.
     pub fn end_windows(&mut self, call: &Call) -> bool {
         let mut has_windows = false;
         for out in call.outs.iter().filter(|out| self.is_windowed(out)).copied().collect::<Outs>() {
@@ -178,7 +179,7 @@ impl Trace {
         has_windows
     }
 
-    /// Takes back the last windows.
+    /// Drops all but the first `length` windows.
     pub(super) fn truncate_windows(&mut self, length: usize) {
         while self.windows.len() > length
             && let Some(last) = self.windows.pop()
@@ -189,8 +190,8 @@ impl Trace {
         }
     }
 
-    /// Before a call is recorded in full: notes the buffers that it reads at other places than the known trace that this one was up
-    /// to now, or up to another such call.
+    /// Before a call is recorded in full: notes the buffers that it reads at other offsets than the known trace that this one
+    /// followed up to now, or up to another such call.
     pub(super) fn note_moves(&mut self, call: &Call) {
         if !self.may_have_windows() {
             return;
@@ -222,13 +223,13 @@ impl Trace {
             && matches!(buffer.state, BufferState::Stored(_))
             && buffer.updated.is_none_or(|at| self.cuts - at > buffer.pause);
         let has_moved = if value.nbytes == buffer.nbytes {
-            // Parts of what each step makes anew lie elsewhere because their lengths differ: where one has the length of
-            // another by chance, nothing moves.
+            // In buffers that each step makes anew, offsets differ because lengths do: two lengths that are equal by chance are
+            // no move.
             offset != tensor.offset
                 && trace.outlook.had_seen(buffer.since)
                 && TensorRef { offset, ..*tensor }.is(&read.view)
         } else {
-            // It was a window there.
+            // The known trace read it as a window.
             may_move
                 && self
                     .part_of(tensor)

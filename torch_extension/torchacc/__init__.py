@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 load()
 adapters.install()
 
-# What many programs do without, and takes long to import: where names are, and modules, which are
-# attributes whether somebody has imported them or not.
+# Names that many programs do not need and that take long to import, with their modules. These
+# modules are attributes as well, whether they have been imported or not.
 _LATER = {
     "AsyncLoader": "loader",
     "Config": "config",

@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(commands) -> None:
-    # For the help alone: what is torchrun's and what the script's, only the order says.
+    # For the help only: torchrun's arguments and the script's are told apart by their order alone.
     parser = commands.add_parser("run", help="a script in several processes")
     parser.add_argument("-n", type=int, default=1, help="processes on this machine")
     parser.add_argument("rest", nargs="*", help="torchrun's options, script and its arguments")

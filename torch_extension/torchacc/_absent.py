@@ -84,7 +84,7 @@ ABSENT = {
     "profiler": "torch.profiler and torchacc.profile show what the device does",
 }
 
-# Names that PyTorch's documentation has, though they are private.
+# Private names that PyTorch's documentation mentions.
 ABSENT_PRIVATE = dict.fromkeys(
     [
         "_dump_snapshot",

@@ -28,8 +28,8 @@ from torchacc.parallel.division import division
 from torchacc.parallel.modules import wrap
 from torchacc.parallel.sequence import Region
 
-# By their sizes, with the group of all processes that they are of: each has groups with threads of
-# their own, and PyTorch's distributed tensors take equal ones for the same.
+# Meshes by their sizes, with the group of all processes to which they belong: each mesh has groups
+# with threads of their own, and PyTorch's distributed tensors treat equal meshes as the same.
 _MESHES: dict[tuple, tuple[dist.ProcessGroup, Any]] = {}
 
 
@@ -73,7 +73,7 @@ def accelerate(
                 "ElasticSampler has each process's own: take torchacc.auto.plan, and what it finds"
             )
         first, dataloader = _first_batch(dataloader)
-        # What the program says about micro-batches holds for all batches.
+        # A number of micro-batches set by the program holds for all batches.
         says = config.dist.pp.num_micro_batches != PPConfig().num_micro_batches
         takes_any = config.strategy.mode == "auto" or not says
         from torchacc import auto  # as in the package: only where it is used
@@ -87,7 +87,7 @@ def accelerate(
         raise ValueError("accelerate: the optimizer has made a step: its state is of other tensors")
 
     sizes = {axis: mesh[axis].size() for axis in AXES} if mesh is not None else {}
-    # What does not fit is said before anything is changed.
+    # Anything that does not fit is reported before anything is changed.
     engines = _Engines(model, config, device, mesh, sizes, ties)
     if optimizer is not None:
         _check_parameters(optimizer, names)
@@ -116,7 +116,7 @@ def accelerate(
         options = config.dataloader.to_dict()
         if found is not None and mesh is not None:
             options["part"] = part_of_data(config)
-            # Copies of a pipeline go through as many micro-batches as the others.
+            # Copies of a pipeline go through the same number of micro-batches.
             options["is_even"] = engines.division is not None
         made.append(AsyncLoader(dataloader, device, **options))
     if optimizer is not None:
@@ -146,8 +146,8 @@ class _Engines:
         field = "dist.fsdp.wrap_layer_cls"
         self.shards = named(modules.of_classes(model, dist_config.fsdp.wrap_layer_cls, field))
         self.division = division(model, dist_config.pp) if size("pp", 1) > 1 else None
-        # Gradients of weights that a pipeline computes by themselves do not go through autograd's
-        # hooks, by which PyTorch's data parallelism sees them.
+        # Gradients of weights that a pipeline computes separately bypass autograd's hooks, by which
+        # PyTorch's data parallelism sees them.
         is_apart = self.division is not None and dist_config.pp.schedule == "zero-bubble"
         if is_apart and self.is_sharded:
             raise ValueError(
@@ -176,7 +176,7 @@ class _Engines:
             here = [f"{name}." for name in stage.layers]
             away = [f"{name}." for name in sum(self.division.layers, []) if f"{name}." not in here]
             own = {n: m for n, m in own.items() if not f"{n}.".startswith(tuple(away))}
-        # Those of a stage, which has more than one name for what is shared.
+        # The ties of a stage, which has several names for a shared parameter.
         ties = modules.ties(model)
 
         layers = {name: own[name] for name in self.layers if name in own}
@@ -212,7 +212,7 @@ class _Engines:
             if config.dist.fsdp.cpu_offload:
                 sharded.to_host(model)
                 modules.tie(model, ties)
-        # Those of data parallel ranks are otherwise DistributedDataParallel's to make alike.
+        # Otherwise DistributedDataParallel makes the parameters of data parallel ranks alike.
         is_own = self.is_sharded or self.copies is not None
         axes = ("tp", "dp", "sp") if self.copies is not None else ("tp", "dp")
         for axis in axes if is_own else ("tp",):
@@ -227,11 +227,11 @@ class _Engines:
         copied = nn.parallel.DistributedDataParallel(
             root,
             process_group=sharded.copies(mesh).get_group(),
-            # What is on two stages may be used on one of them.
+            # A parameter of two stages may be used on one of them only.
             find_unused_parameters=stage is not None and stage.has_shared,
         )
         # A pipeline says which of its backward passes is the last. PyTorch 2.15 asks a stage for
-        # sizes with gradients enabled, after which the first pass would be taken for that.
+        # sizes with gradients enabled, after which the first pass would be taken for the last.
         copied.require_backward_grad_sync = stage is None
         return copied
 
@@ -349,7 +349,7 @@ def _follow(
     for group in optimizer.param_groups:
         own = [names[id(parameter)] for parameter in group["params"]]
         group["params"] = [parameters[name] for name in own if name in parameters]
-        # PyTorch's steps for lists take no others beside distributed ones.
+        # PyTorch's fused steps do not take distributed tensors together with others.
         of_meshes: dict[Any, list[nn.Parameter]] = {}
         for parameter in group["params"]:
             of_meshes.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)

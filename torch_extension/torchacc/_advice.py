@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# Parts of the time from which something is worth a word, and reads of a line that are not yet.
+# Parts of the time from which something is worth advice, and number of reads of a line that is not.
 _MUCH, _LITTLE, _FEW = 0.3, 0.01, 2
-# Programs after which a run's time says something of the whole; before, all is start.
+# Programs after which a run's times are representative; before, they are those of the start.
 _SETTLED = 10
 
 
@@ -45,7 +45,7 @@ def _recompiles(compiles: list[dict]) -> Iterator[Advice]:
         if (kind := kind_of(compile)) is not None:
             alike.setdefault(kind, []).append(compile)
     for group in alike.values():
-        # Once is how a program begins: an optimizer makes its state in its first step.
+        # A single compile is normal at the start: an optimizer makes its state in its first step.
         if len(group) > 1:
             change = group[-1]["change"]
             what = f"compiled again {len(group)} times; the last time {change['text']}"
@@ -129,7 +129,7 @@ def _whole(metrics: dict[str, int], programs: int) -> Iterator[Advice]:
     if programs < _SETTLED:
         return
     wall = max(metrics["wall_ns"], 1)
-    # Shape functions run where the program seems to be in its own Python, or at nothing.
+    # Shape functions run while the program seems to be in its own Python code, or idle.
     shapes = metrics["shape_function_ns"]
     python = max(metrics["wall_python_ns"] - shapes, 0)
     idle = metrics["wall_idle_ns"] - max(shapes - metrics["wall_python_ns"], 0)

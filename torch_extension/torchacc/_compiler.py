@@ -13,7 +13,7 @@ from types import FunctionType
 import torch
 
 _MARK = "__dynamo_disable"
-# Functions that are called as they are, until the compiler is there.
+# Functions that are called as they are until the compiler is imported.
 _marked: list[Callable] = []
 
 
@@ -27,7 +27,7 @@ def import_late() -> None:
     plain = vars(torch)["__getattr__"]
 
     def __getattr__(name: str):  # noqa: N807, as PyTorch calls its own
-        # As long as nobody else has imported it, no frame is code that it generated.
+        # Until something else imports it, no frame can be code that it generated.
         if name == "_inductor" and torch.ops.acc.is_symbolizing():
             raise AttributeError("no code has been generated")
         return plain(name)

@@ -87,9 +87,9 @@ def set_strict(recompiles: bool = True, host_calls: bool = False) -> None:
     torch.ops.acc.set_strict(recompiles, host_calls)
 
 
-# Of recompiles that one line keeps causing.
+# Number of recompiles shown of those that one line keeps causing.
 _SHOWN = 3
-# Of "the result of aten::gt (operation 0), bool[10]".
+# The sizes in "the result of aten::gt (operation 0), bool[10]".
 _SIZES = re.compile(r"\[[\d, ]*\]$")
 
 

@@ -22,7 +22,7 @@ class Future(concurrent.futures.Future):
     def __init__(self, snapshot: torch.Tensor | None):
         super().__init__()
         self.set_running_or_notify_cancel()
-        # Until it has been read.
+        # Kept until it has been read.
         self._snapshot = snapshot
 
     def result(self, timeout: float | None = None) -> torch.Tensor:
@@ -68,7 +68,7 @@ def _start() -> None:
         if _worker is None:
             _worker = threading.Thread(target=_resolve, name="torchacc-futures", daemon=True)
             _worker.start()
-            # A thread that comes back from C++ while the interpreter ends would end it badly.
+            # A thread that returns from C++ while the interpreter exits would end it badly.
             atexit.register(_finish)
 
 

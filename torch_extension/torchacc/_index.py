@@ -2,7 +2,7 @@
 
 import torch
 
-# What programs may call a device; None is the current one.
+# The types by which programs name a device; None is the current one.
 Device = int | str | torch.device | None
 
 

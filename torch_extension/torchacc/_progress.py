@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-_PERIOD = 1.0  # seconds between two looks; what is done before the first is not worth a word
+_PERIOD = 1.0  # seconds between looks; anything done before the first is not reported
 
 
 class Progress(NamedTuple):
@@ -108,7 +108,7 @@ class _Compile:
 _compile = _Compile()
 _sources: weakref.WeakSet = weakref.WeakSet([_compile])
 _lock = threading.Lock()
-# Who takes it, and whether that was said.
+# The receiver of reports, and whether the program has chosen it.
 _tell: Callable[[Progress], None] | None = None
 _is_settled = False
 _ended = threading.Event()
@@ -137,7 +137,7 @@ def _watch() -> None:
     said: dict[object, Progress] = {}
     while not _ended.wait(_PERIOD):
         with _lock:
-            # Who asks again from here on starts another thread.
+            # A request after this starts another thread.
             if (tell := _tell) is None:
                 _thread = None
                 return

@@ -44,7 +44,7 @@ class GradScaler(torch.amp.GradScaler):
         parameters = [one for one in parameters if one.grad is not None]
         parts = SimpleNamespace(param_groups=[{"params": [_part(one) for one in parameters]}])
         found = super()._unscale_grads_(parts, inv_scale, found_inf, allow_fp16)
-        found = found or {found_inf.device: found_inf}  # of a rank that has no gradient
+        found = found or {found_inf.device: found_inf}  # for a rank without gradients
         groups = [
             mesh.get_group(dim)
             for mesh, *places in dict.fromkeys(split(one.grad) for one in parameters)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-# Of a mesh, from where neighbours are far apart to where they are near.
+# Axes of a mesh, from those between distant devices to those between near ones.
 AXES = ("dp", "fsdp", "pp", "sp", "tp")
 # CPython 3.10 has no typing.Self.
 _S = TypeVar("_S", bound="_Section")
@@ -108,7 +108,7 @@ def _is_a(value: Any, hint: Any) -> bool:
             _is_a(key, inner[0]) and _is_a(one, inner[1]) for key, one in value.items()
         )
     if hint in (int, float):
-        # True is no number here, and a whole one may stand for a float.
+        # True is no number here, and an integer may stand for a float.
         is_number = isinstance(value, int if hint is int else int | float)
         return is_number and not isinstance(value, bool)
     return isinstance(value, hint)
@@ -141,15 +141,15 @@ def _is_positive(size: int | None) -> bool:
 class ComputeConfig(_Section):
     """In which precision, and by which kernels."""
 
-    # Parameters stay in f32; what is computed is f16, with a `GradScaler`, ...
+    # Parameters stay in f32; the computation is in f16, with a `GradScaler`, ...
     fp16: bool = False
     # ... or bf16, ...
     bf16: bool = False
-    # ... and products of linear layers of 8-bit floats besides.
+    # ... and, besides, products of linear layers in 8-bit floats.
     fp8: bool = False
-    # `F.scaled_dot_product_attention` is the device's own in any case.
+    # `F.scaled_dot_product_attention` is the device's own in any case: no effect.
     acc_scaled_dot_attn: bool = False
-    # Nor are models patched: their programs are optimized as they are recorded.
+    # Models are not patched either: their programs are optimized as they are recorded.
     disable_kernel_patches: bool = False
 
     def _problems(self):
@@ -161,17 +161,17 @@ class ComputeConfig(_Section):
 class MemoryConfig(_Section):
     """What is done to need less of it."""
 
-    # Activations of some layers are computed again in the backward pass: of the classes of these
-    # names, of the model's repeated blocks where none are named, ...
+    # Recomputes the activations of some layers in the backward pass: of layers of the classes with
+    # these names, by default of the model's repeated blocks, ...
     gc: bool = False
     gc_cls: set[str] | None = None
-    # ... of so many of them, all without a number.
+    # ... and of this many of them, by default of all.
     gc_cnt: int | None = None
-    # As many of them as it takes for a step to need no more than the device has, ...
+    # Recomputes as many layers as a step needs to fit the device's memory, ...
     auto: bool = False
-    # ... or than so many bytes, with or without `auto`.
+    # ... or this many bytes, with or without `auto`.
     budget: int | None = None
-    # Activations of all layers but the last wait in the host's memory.
+    # Keeps the activations of all layers but the last in the host's memory.
     offload: bool = False
 
     @property
@@ -192,11 +192,11 @@ class MemoryConfig(_Section):
 class DataLoaderConfig(_Section):
     """As of `torchacc.AsyncLoader`."""
 
-    # Lengths that batches are padded to, or so many equal steps up to the longest.
+    # Lengths to which batches are padded, or the number of equal steps up to the longest.
     buckets: list[int] | None = None
     max_length: int | None = None
     num_buckets: int | None = None
-    # By key; other keys are left alone.
+    # Padding values by key; other keys are left alone.
     pad_value_dict: dict[str, int | float] | None = None
 
     def _problems(self):
@@ -222,7 +222,7 @@ class _Parallel(_Section):
 class DPConfig(_Parallel):
     """Data parallel: copies of the model, each with its part of a batch."""
 
-    # What is left of the world, if not given.
+    # The rest of the world by default.
     size: int | None = None
 
 
@@ -242,13 +242,13 @@ class PPConfig(_Parallel):
 
     size: int = 1
     num_micro_batches: int = 1
-    # Names of the modules that stages after the first one begin with. Equal numbers of layers, if
-    # not given.
+    # Names of the modules with which stages after the first begin. By default all stages have equal
+    # numbers of layers.
     split_points: list[str] = field(default_factory=list)
     schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] = "1f1b"
-    # Names of the arguments that are cut into parts; all, if not given.
+    # Names of the arguments that are split into parts; all by default.
     input_names: list[str] | None = None
-    # Every rank has the loss, not those of the last stage alone.
+    # Whether every rank gets the loss, not only those of the last stage.
     broadcast_loss: bool = True
 
     def _problems(self):
@@ -277,16 +277,16 @@ class FSDPConfig(_Parallel):
     """Fully sharded data parallel: a part of all parameters, gathered while they are needed."""
 
     size: int = 1
-    # Names of the classes whose parameters are gathered together; the model's repeated blocks, if
-    # not given.
+    # Names of the classes whose parameters are gathered together; by default the model's repeated
+    # blocks.
     wrap_layer_cls: set[str] | None = None
-    # FSDP2 shards each parameter for itself. There for programs that say so.
+    # No effect, as FSDP2 shards each parameter separately. Accepted for programs that set it.
     flatten_parameters: bool = True
-    # Parameters and buffers are those of the first rank in the beginning.
+    # Starts with the parameters and buffers of the first rank.
     sync_module_states: bool = False
-    # After the forward pass parameters are dropped, and gathered once more in the backward pass.
+    # Drops parameters after the forward pass, and gathers them again in the backward pass.
     reshard_after_forward: bool = True
-    # Parameters, gradients and the optimizer's state lie in the host's memory.
+    # Keeps parameters, gradients and the optimizer's state in the host's memory.
     cpu_offload: bool = False
 
 
@@ -295,8 +295,8 @@ class SPConfig(_Parallel):
     """Sequence (context) parallel: a part of each sequence."""
 
     size: int = 1
-    # Exchanges heads for rows ("ulysses"), sends keys and values round ("ring"), or both: so many
-    # ranks exchange, and rings go between them ("2d").
+    # Exchanges heads for rows ("ulysses"), sends keys and values round a ring ("ring"), or both
+    # ("2d"): `ulysses_size` ranks exchange, and rings run between such groups.
     mode: Literal["ulysses", "ring", "2d"] = "ulysses"
     ulysses_size: int | None = None
 
@@ -319,7 +319,7 @@ class DistConfig(_Section):
     pp: PPConfig = field(default_factory=PPConfig)
     fsdp: FSDPConfig = field(default_factory=FSDPConfig)
     sp: SPConfig = field(default_factory=SPConfig)
-    # Kinds of parallelism, from where ranks are far apart to where they are neighbours.
+    # Kinds of parallelism, from those between distant ranks to those between neighbours.
     topology: list[str] = field(default_factory=lambda: [*AXES])
 
     def _problems(self):
@@ -336,10 +336,10 @@ class StrategyConfig(_Section):
     fixed), or nothing ("auto")."""
 
     mode: Literal["manual", "semi", "auto"] = "manual"
-    # Seconds that the search may take, with its trials.
+    # Seconds that the search may take, including its trials.
     time_limit: float = 60.0
-    # So many of the best strategies are run for a few steps, and the fastest is taken; without
-    # trials that which is predicted to be.
+    # Number of the best strategies that are run for a few steps, of which the fastest is taken;
+    # without trials the one predicted to be fastest is.
     trials: int = 0
     # A file that describes the machines, or the name of one that comes with the package.
     cluster: str | None = None

@@ -63,13 +63,13 @@ from torchacc.streams import (
     synchronize,
 )
 
-# Activation checkpointing saves and restores the device's generator only where it finds this true.
+# Activation checkpointing saves and restores the device's generator only if this is true.
 _initialized = True
 
-# Halves are a type of the device.
+# The device has half types.
 has_half = True
 
-# One for each device, made when they are asked for.
+# One for each device, created on first use.
 default_generators: tuple[torch.Generator, ...]
 
 
@@ -119,11 +119,12 @@ def _lazy_init() -> None:
             "Start the child with the 'spawn' or 'forkserver' method, or keep device tensors out "
             "of it (DataLoader workers should return CPU tensors)"
         )
-    # So that PyTorch's own numbers show what the device takes of its memory.
+    # Makes PyTorch's own statistics include the memory that this device takes.
     if native_device() and torch.cuda.is_available():
         torch.cuda.init()
-    # Recording is serial, and to hand the backward pass to a thread of the device and wait for it
-    # takes longer than to record a small one. Of this thread, until the program says otherwise.
+    # Recording is serial, and handing the backward pass to a thread of the device and waiting for
+    # it takes longer than recording a small one. Applies to this thread, until the program changes
+    # it.
     torch.autograd.set_multithreading_enabled(False)
     step.install_optimizer_hook()
     explain_at_exit()

@@ -82,8 +82,8 @@ def _splitting(original):
                 raise ValueError(
                     f"split_group: {part}: the group has ranks 0 to {parent.size() - 1}"
                 )
-        # All ranks of the group come here, so that they have counted alike. How many groups a rank
-        # is in, by which PyTorch names groups that not all ranks make, differs.
+        # All ranks of the group call this, so their counts agree. PyTorch names a group that not
+        # all ranks make by the number of groups a rank is in, which differs.
         name = module._get_process_group_name(parent)
         number = splits[name]
         splits[name] += 1
@@ -150,7 +150,8 @@ def _create(options, backend_options=None):
 
 
 def _connected(options):
-    # Its own gloo: one that the program uses meanwhile, from another thread, would take messages.
+    # A separate gloo: one that the program uses meanwhile, from another thread, would take
+    # messages.
     rank, size = options.group_rank, options.group_size
     life = _life(dist.PrefixStore("acc/", options.store), rank, size, options.timeout)
     store = dist.PrefixStore(f"acc/{life}", options.store)

@@ -59,7 +59,7 @@ def _export(tensor, stream, max_version, dl_device, copy):
     here = torch.ops.acc.dlpack_device()
     is_here = dl_device is None or tuple(map(int, dl_device)) == here
     if is_here and not copy and max_version is not None and max_version[0] >= 1:
-        # Every stream may read it: the library has waited.
+        # Any stream may read it: the library has waited.
         return _new(torch.ops.acc.to_dlpack(tensor.resolve_neg()), _VERSIONED, _unused)
     if copy is False:
         raise BufferError(

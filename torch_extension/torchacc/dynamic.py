@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
-# Without a largest size, programs are planned for sizes up to so many times what they are now.
+# Without a largest size, programs are planned for sizes up to this multiple of the present one.
 _FARTHER = 8
 
 

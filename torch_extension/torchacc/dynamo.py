@@ -31,7 +31,7 @@ from torchacc.streams import synchronize
 # Functions of this package that a captured graph calls each time it runs.
 _IN_GRAPHS = (cut, end_step, sync, synchronize, device.set_device)
 
-# Higher-order operators that for their gradients trace the graphs they are given, at every call.
+# Higher-order operators that trace their graphs for gradients, at every call.
 _TRACING = (
     "associative_scan",
     "cond",
@@ -110,7 +110,7 @@ def _inductor(module):
 
 def _dynamo(module):
     _compiler.is_imported()
-    # PyTorch may have found the entry point of this package already.
+    # PyTorch may have found this package's entry point already.
     if "torchacc" not in module.backends.registry._BACKENDS:
         module.register_backend(compile_graph, name="torchacc")
     for function in _IN_GRAPHS:
@@ -118,12 +118,12 @@ def _dynamo(module):
         torch.fx.node.has_side_effect(function)
     for function in (device.device_count, device.is_available):
         module.assume_constant_result(function)
-    # The others ask for the device's state or change it, which is not for the time of tracing:
+    # The other operators read or change the device's state, which must not happen while tracing:
     # they break the graph.
     for name in torch._C._dispatch_get_all_op_names():
         if name.startswith("acc::") and name != "acc::get_device":
             module.disallow_in_graph(getattr(torch.ops.acc, name.removeprefix("acc::")))
-    # What PyTorch has higher-order operators do under the autocast of its own devices.
+    # Gives higher-order operators their behaviour under the autocast of PyTorch's own devices.
     key = DispatchKey.AutocastPrivateUse1
     torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(key)
     for operator in torch._ops._higher_order_ops.values():
@@ -131,7 +131,7 @@ def _dynamo(module):
             operator.fallthrough(key)
     for name in _TRACING:
         _run_without_tracing(torch._ops._higher_order_ops[name])
-    # A constant of what is captured, which is captured again where another device is current.
+    # A constant of captured code, which is captured again if another device is current.
     known = torch.ops.acc.get_device
     module.variables.torch.constant_fold_functions[known] = None
     module.variables.torch.constant_fold_functions_need_guards[known] = None

@@ -9,7 +9,7 @@ from torch.utils.data import Sampler
 
 from torchacc.config import Config
 
-# What decides the order of an epoch, which a place in it is of.
+# The fields that determine the order of an epoch, and those of a position in it.
 _ORDER = ("samples", "shuffle", "seed")
 _PLACE = ("epoch", "position", "step")
 
@@ -61,7 +61,7 @@ class ElasticSampler(Sampler[list[int]]):
         part: tuple[int, int] | None = None,
     ) -> None:
         if part is None:
-            from torchacc._accelerate import part_of_data  # which makes loaders, that know of this
+            from torchacc._accelerate import part_of_data  # imports the loader, which imports this
 
             part = part_of_data(config if config is not None else Config())
         self.rank, self.ranks = part
@@ -105,7 +105,7 @@ class ElasticSampler(Sampler[list[int]]):
             order = torch.randperm(self.samples, generator=generator)
         else:
             order = torch.arange(self.samples)
-        # The place is read now: when the first one is asked for it may have moved.
+        # Reads the position now: it may have moved when the first batch is asked for.
         return self._indices(order, self.position)
 
     def steps(self, loader: Iterable) -> Iterator["MicroBatches"]:
@@ -124,7 +124,8 @@ class ElasticSampler(Sampler[list[int]]):
                 "its batch_sampler"
             )
         begun = self._begun = object()
-        # A loader draws a seed for its workers: where an epoch is gone on with, it has done so.
+        # A loader draws a seed for its workers; in an epoch that is continued it has done so
+        # already.
         with torch.random.fork_rng(devices=[], enabled=self.position > 0):
             batches = iter(loader)
         for size in self._sizes(self.position):
@@ -132,7 +133,7 @@ class ElasticSampler(Sampler[list[int]]):
             yield micro_batches
             for _ in micro_batches:
                 pass
-        next(batches, None)  # a loader that has said so has ended
+        next(batches, None)  # the loader ends when it is asked past its last batch
 
     def state_dict(self) -> dict[str, Any]:
         """The place, and what the order follows from: the same on all ranks."""
@@ -179,7 +180,7 @@ class ElasticSampler(Sampler[list[int]]):
     def _indices(self, order: torch.Tensor, at: int) -> Iterator[list[int]]:
         for size in self._sizes(at):
             for begin, end in self._parts(size):
-                # One stands in where there is none.
+                # One sample stands in for an empty part.
                 yield order[at + begin : at + max(end, begin + 1)].tolist()
             at += size
 

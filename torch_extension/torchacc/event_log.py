@@ -22,8 +22,8 @@ import torch
 import torch.distributed as dist
 import torch.monitor
 
-# torch.monitor has a lock of its own while handlers run, and keeps the interpreter's while it waits
-# for it: of two threads that log, or one that logs and one that ends a stream, neither would go on.
+# torch.monitor holds a lock of its own while handlers run, and the interpreter's while it waits for
+# it: two threads that log, or one that logs and one that ends a stream, would deadlock.
 _monitor = threading.RLock()
 _spans = itertools.count()
 _open: list["EventStream"] = []
@@ -38,12 +38,12 @@ class EventStream:
         else:
             path = os.fspath(to).replace("{rank}", str(_rank()))
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            # One call of the system for each line, at the end of the file: ranks may share it.
+            # One system call per line, which appends: ranks may share the file.
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._write = self._append
         self._has_warned = False
         if not _open:
-            _new_compiles()  # of before
+            _new_compiles()  # skips earlier ones
         with _monitor:
             self._handle = torch.monitor.register_event_handler(self._take)
         _open.append(self)
@@ -79,7 +79,7 @@ class EventStream:
         try:
             self._write(about | event.data)
         except Exception as error:
-            # A full disk is no reason to end a training.
+            # A full disk must not end a training.
             if not self._has_warned:
                 self._has_warned = True
                 text = f"an event was not written: {type(error).__name__}: {error}"
@@ -127,7 +127,7 @@ def span(name: str, **fields: str | float | int) -> Iterator[dict]:
 
 def _log(name: str, kind: str, fields: dict) -> None:
     data = {key: one for key, one in fields.items() if one is not None}
-    # The event's own time has no zone.
+    # The event's own time has no time zone.
     with _monitor:
         # Under the lock, so that events come in the order of their times.
         data |= {"time": time.time(), "kind": kind}
@@ -137,7 +137,7 @@ def _log(name: str, kind: str, fields: dict) -> None:
 def _rank() -> int:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank()
-    return int(os.environ.get("RANK", "0"))  # as torchrun says, before there is a group
+    return int(os.environ.get("RANK", "0"))  # set by torchrun, before there is a group
 
 
 def _restarts() -> int:
@@ -169,7 +169,7 @@ class _Steps:
     def __init__(self):
         self.count, self.ended = 0, None
         self.clock: int | None = None
-        self._others: set[int] = set()  # that have stepped since the clock has
+        self._others: set[int] = set()  # those that have stepped since the clock did
         self._is_unseen = False
 
     @contextlib.contextmanager
@@ -199,7 +199,7 @@ class _Steps:
 
 
 steps = _Steps()
-_compiled = 0, 0  # the counter, which a program may reset, and the number of the last one
+_compiled = 0, 0  # the counter, which a program may reset, and the number of the last compile
 
 
 def _new_compiles() -> list[dict]:

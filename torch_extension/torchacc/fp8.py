@@ -24,7 +24,7 @@ import torch.nn.functional as F
 
 FORWARD = torch.float8_e4m3fn
 BACKWARD = torch.float8_e5m2
-# What the products of GPUs ask of the dimensions.
+# GPU products require dimensions that are multiples of this.
 MULTIPLE = 16
 
 
@@ -39,7 +39,7 @@ class Linear(nn.Linear):
         device = x.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         rows = x.reshape(-1, self.in_features)
-        # The weight's gradient is a sum over rows; those of zeros add nothing.
+        # The weight's gradient is a sum over rows; rows of zeros add nothing.
         if missing := -len(rows) % MULTIPLE:
             rows = F.pad(rows, (0, 0, 0, missing))
         y = _Product.apply(rows, self.weight, dtype)[: len(rows) - missing]
@@ -71,7 +71,7 @@ def quantize(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.T
     """
     largest = torch.finfo(dtype).max
     x = x.float()
-    # Neither the factor nor its inverse leaves the range of f32 then.
+    # Keeps both the factor and its inverse in the range of f32.
     factor = largest / x.abs().amax().clamp(min=1e-30)
     # A product may round to a little more than the largest number, which would become NaN.
     scaled = (x * factor).clamp(-largest, largest)

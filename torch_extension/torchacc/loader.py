@@ -16,7 +16,7 @@ import torch
 from torchacc.elastic import ElasticSampler
 from torchacc.memory import native_device
 
-# What is padded by itself, as models of Hugging Face have it: -100 is no class.
+# Keys that are padded by default, by their names in models of Hugging Face: -100 is no class.
 PAD_VALUES = {"input_ids": 0, "attention_mask": 0, "labels": -100}
 
 
@@ -85,7 +85,7 @@ class AsyncLoader:
         return len(self.loader)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "loader":  # of one that is being unpickled
+        if name == "loader":  # while it is being unpickled
             raise AttributeError(name)
         return getattr(self.loader, name)
 
@@ -134,7 +134,7 @@ class AsyncLoader:
         if state is not None:
             number = state["epochs"] + state["is_over"]
             if number > 1 and getattr(self.loader, "persistent_workers", False):
-                # The epoch was one of workers that were there, which draws less.
+                # That epoch ran on existing workers, which draws fewer random numbers.
                 iter(self.loader)
             for generator, numbers in zip(self._generators(), state["generators"], strict=True):
                 generator.set_state(numbers)
@@ -197,7 +197,7 @@ class AsyncLoader:
 
     def _moved(self, batch: Any) -> Any:
         def moved(tensor: torch.Tensor) -> torch.Tensor:
-            # Of memory that is not pinned a copy to a GPU holds this thread up.
+            # From memory that is not pinned, a copy to a GPU blocks this thread.
             if tensor.device.type == "cpu" and self.device.type != "cpu" and native_device():
                 tensor = tensor.pin_memory()
             return tensor.to(self.device, non_blocking=True)
@@ -247,7 +247,7 @@ class _Padding:
                 continue
             is_said = isinstance(self.dims, Mapping) and key in self.dims
             dim = self.dims[key] if is_said else self.dims if isinstance(self.dims, int) else -1
-            # The first dimension is the batch, unless somebody says that it is not.
+            # The first dimension is the batch, unless `dims` says otherwise.
             if value.dim() > 1 or is_said:
                 padded[key] = self._padded(key, value, dim)
         return padded
@@ -306,9 +306,9 @@ class _Epoch:
     def __init__(self, source: Iterator, prepare, depth: int, skipped: int) -> None:
         self._ready: queue.Queue = queue.Queue(depth)
         self._is_over = False
-        self.has_ended = False  # by itself
+        self.has_ended = False  # at the end of the data
         stops = threading.Event()
-        # The thread does not know this object, which goes when the program has dropped it.
+        # The thread has no reference to this object, which goes when the program drops it.
         arguments = (source, prepare, self._ready, stops)
         thread = threading.Thread(target=_feed, args=arguments, daemon=True)
         first = _next(source, prepare, skipped)
@@ -335,7 +335,7 @@ class _Epoch:
         self._is_over = True
         self._finalizer()
         _join(self._thread)
-        # Another thread of the program may wait for a batch.
+        # Another thread of the program may be waiting for a batch.
         with contextlib.suppress(queue.Full):
             self._ready.put_nowait(_End())
 
@@ -347,7 +347,7 @@ def _stop(thread: threading.Thread, stops: threading.Event) -> None:
 
 
 def _join(thread: threading.Thread, seconds: float | None = None) -> None:
-    # It may itself be what drops the epoch.
+    # The thread may itself be dropping the epoch.
     if thread.ident is not None and thread is not threading.current_thread():
         thread.join(seconds)
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn as nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass, transform_subclass
 
-# Smaller ones stay: a copy each way would cost more than their place.
+# Smaller tensors stay: a copy each way would cost more than their memory is worth.
 _LEAST_BYTES = 1024
 
 

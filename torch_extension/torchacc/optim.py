@@ -64,7 +64,7 @@ class AGD(_OneByOne):
         before = 1 - beta1 ** state["step"]
         state["step"] += 1
         now, weight = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
-        # Without its bias; there is none before the first step.
+        # The last average without its bias; zero before the first step.
         last = average / before if before else torch.zeros_like(average)
         average.lerp_(gradient, 1 - beta1)
         difference = average / now - last
@@ -109,14 +109,14 @@ class AdamW8bit(_OneByOne):
             if not is_fit:
                 raise ValueError(f"AdamW8bit: {name} is {value}")
         self.block_size, self.min_size = block_size, min_size
-        # By device, and by whether there are negative numbers.
+        # By device, and by whether numbers may be negative.
         self._codes: dict[tuple[torch.device, bool], Codes] = {}
         options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, options)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        # The class above makes all of it the parameter's type.
+        # The base class casts the whole state to the parameter's type.
         for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
             for parameter, number in zip(group["params"], saved["params"], strict=True):
                 for name, value in state_dict["state"].get(number, {}).items():
@@ -220,7 +220,7 @@ class Codes:
         """The nearest codes of numbers `[..., n]`, and the scale of each block `[..., blocks]`."""
         blocks = _blocks(numbers, size)
         scale = blocks.abs().amax(-1, keepdim=True)
-        # Zeros alone have no scale.
+        # A block of zeros has no scale.
         codes = torch.bucketize(blocks / scale.where(scale != 0, 1), self.between)
         codes = codes.to(torch.uint8).flatten(-2)[..., : numbers.shape[-1]]
         return codes, scale.squeeze(-1)
@@ -268,7 +268,7 @@ class WSAM(torch.optim.Optimizer):
             raise ValueError(f"WSAM: gamma is {gamma}: at least 0 and less than 1")
         self.base, self._is_made = base, False
         super().__init__(base.param_groups, {})
-        # The same, so that a scheduler of either is one of both.
+        # Shared, so that a scheduler of one optimizer acts on both.
         self.param_groups, self.state = base.param_groups, base.state
         self._is_made = True
         self.rho, self.weight = rho, gamma / (1 - gamma)
@@ -295,12 +295,12 @@ class WSAM(torch.optim.Optimizer):
         finally:
             for (parameter, _), place in zip(moved, places, strict=True):
                 parameter.copy_(place)
-        # Of what has no gradient there it is not known how that differs.
+        # Without a gradient at the moved point, the difference is unknown.
         differences = [
             torch.zeros_like(here) if parameter.grad is None else parameter.grad - here
             for (parameter, _), here in zip(moved, gradients, strict=True)
         ]
-        # What had no gradient here takes no step.
+        # Parameters without a gradient here take no step.
         for group in self.param_groups:
             for parameter in group["params"]:
                 parameter.grad = None
@@ -317,13 +317,13 @@ class WSAM(torch.optim.Optimizer):
         wide = [one if one.dtype == torch.float64 else one.float() for one in gradients]
         sizes = [parameter.abs() if self.adaptive else 1 for parameter, _ in moved]
         scaled = [size * gradient for size, gradient in zip(sizes, wide, strict=True)]
-        # Of no gradient at all no direction is known.
+        # Without any gradient, no direction is known.
         norm = torch.nn.utils.get_total_norm(scaled, foreach=False).clamp_min(1e-12)
         for (parameter, _), size, one in zip(moved, sizes, scaled, strict=True):
             parameter.add_(size * one * (self.rho / norm))
 
     def add_param_group(self, group: dict[str, Any]) -> None:
-        # The constructor of the class above adds those of `base`.
+        # The base class's constructor adds the groups of `base`.
         add = self.base.add_param_group if self._is_made else super().add_param_group
         add(group)
 

@@ -20,10 +20,10 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torchacc._explain import cut_text, explanation
 from torchacc.step import one_program
 
-# What MLIR's bytecode begins with, then its version and who made it:
+# The magic number of MLIR bytecode, which its version and producer follow:
 # https://mlir.llvm.org/docs/BytecodeFormat/
 _BYTECODE = b"ML\xefR"
-# Who has made a portable artifact: https://openxla.org/stablehlo/bytecode
+# The producer of portable artifacts: https://openxla.org/stablehlo/bytecode
 _PORTABLE = b"StableHLO_v"
 
 
@@ -148,8 +148,8 @@ def _mlir(what: str) -> tuple[ModuleType, ModuleType, Callable[[], Any]]:
 def _artifact_of(text: str, version: str) -> bytes:
     _, dialect, _ = _mlir("a portable artifact is written")
     with contextlib.suppress(ImportError, AttributeError):
-        # Artifacts have no CHLO. What `jax.export` calls says it in StableHLO, which the dialect's
-        # own function does not.
+        # Artifacts have no CHLO. The function that `jax.export` calls expresses it in StableHLO,
+        # the dialect's own does not.
         from jaxlib import _jax
 
         return _jax.mlir.serialize_portable_artifact(text, version)

@@ -79,7 +79,8 @@ def install_optimizer_hook() -> None:
 
 
 def _cut_after_step(optimizer: Optimizer, args: tuple, kwargs: dict) -> None:
-    # The first parameter nearly always decides; the search only goes on over other devices' ones.
+    # The first parameter nearly always decides; the search goes on only past other devices'
+    # parameters.
     parameters = (p for group in optimizer.param_groups for p in group["params"])
     if any(p.device.type == "acc" for p in parameters):
         cut()

@@ -36,7 +36,7 @@ def _load(model: nn.Module, path: str | os.PathLike, strict: bool) -> None:
     there = reader.read_metadata().state_dict_metadata
     wanted = [_wanted(one, there, foreign) for one, foreign in _modules(model)]
     missing = {name for _, missing in wanted for name in missing}
-    # A stage has not all of the model's.
+    # A stage has only some of the model's names.
     known = {name for found, _ in wanted for name in found}
     strange = set() if isinstance(model, Pipeline) else there.keys() - known
     if strict and (missing or strange):

@@ -1,5 +1,5 @@
-//! Exponentials and logarithms, circular and hyperbolic functions and their inverses, of complex numbers. Inverses by W. Kahan,
-//! "Branch Cuts for Complex Elementary Functions" (1987): continuous up to the cuts, whose sides signed zeros tell.
+//! Exponentials and logarithms, circular and hyperbolic functions and their inverses, of complex numbers. Inverses follow
+//! W. Kahan, "Branch Cuts for Complex Elementary Functions" (1987): continuous up to the cuts; signed zeros tell the side.
 
 use super::{add, complex, div, exp, log, mul, reciprocal, sqrt};
 use crate::aten::real;
@@ -7,13 +7,13 @@ use crate::graph::math::V;
 use crate::op::Op;
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, PI};
 
-/// `size * wave`, where a zero times what is endless is that zero.
+/// `size * wave`, where zero times infinity is that zero.
 fn stretched<'m>(size: V<'m>, wave: V<'m>) -> V<'m> {
     let product = wave.eq(0.0).select(wave, size * wave);
     size.eq(0.0).select(size, product)
 }
 
-/// `|size| * wave`, where the size is that of a hyperbolic function at `x`, and may be no number of the type though the product is one.
+/// `|size| * wave` for the value `size` of a hyperbolic function at `x`, which may overflow even if the product does not.
 fn grown<'m>(x: V<'m>, size: V<'m>, wave: V<'m>) -> V<'m> {
     const LONG: f64 = 80.0;
     let root = (x.abs() * 0.5).exp();
@@ -50,7 +50,7 @@ pub fn exp2(z: V) -> V {
     exp(scaled(z, LN_2))
 }
 
-/// By the angle's half, whose cosine is not subtracted from 1.
+/// By the sine of half the angle, so that no cosine is subtracted from 1.
 pub fn expm1(z: V) -> V {
     let [re, im] = z.parts();
     let half = (im * 0.5).unary(Op::Sin);
@@ -62,7 +62,7 @@ pub fn logarithm(z: V, base: f64) -> V {
     scaled(log(z), 1.0 / base.ln())
 }
 
-/// Near 0 by what the square of the absolute value of `1 + z` is more than 1.
+/// Near 0 by log1p of `|1 + z|² - 1`.
 pub fn log1p(z: V) -> V {
     let [re, im] = z.parts();
     let near = ((re + 2.0) * re + im * im).unary(Op::Log1p) * 0.5;
@@ -96,7 +96,7 @@ pub fn cos(z: V) -> V {
     cosh(turned(z))
 }
 
-/// Of a long real part the tangent's own size does not matter, whose square may be no number of the type.
+/// A large real part gets the limit of the formula: the square of its `sinh` may overflow.
 pub fn tanh(z: V) -> V {
     const LONG: f64 = 20.0;
     let [re, im] = z.parts();
@@ -107,7 +107,7 @@ pub fn tanh(z: V) -> V {
     let divisor = slope * wide * wide + 1.0;
     let along = slope * wide * (wide * wide + 1.0).sqrt() / divisor;
     let beside = im.unary(Op::Sin) * im.unary(Op::Cos) * ((re.abs() * -2.0).exp() * 4.0);
-    // Of an endless real part the angle does not matter.
+    // With an infinite real part the angle does not matter.
     let beside = is_endless(re).not().select(beside, 0.0);
     let long = finite(im).or(is_endless(re)).select(re.unary(Op::Sign), f64::NAN);
     let along = re.eq(0.0).select(re, is_long.select(long, along));
@@ -134,13 +134,13 @@ fn crossed<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
 pub fn asin(z: V) -> V {
     let ([below, above], [re, im]) = (roots(z), z.parts());
     let [beside, _] = mul(below, above).parts();
-    // Of what is endless, by the directions alone.
+    // For infinite numbers the directions alone decide.
     let beside = is_endless(re).and(finite(im)).not().select(beside, 0.0);
     let beside = is_endless(im).not().select(beside, f64::INFINITY);
     complex(re.binary(Op::Atan2, beside), real::asinh(crossed(below, above)))
 }
 
-/// The angle, or that of a number both parts of which are endless.
+/// `angle`, or that of `z` if both of its parts are infinite.
 fn diagonal<'m>(z: V<'m>, angle: V<'m>) -> V<'m> {
     let [re, im] = z.parts();
     let left = re.math().constant(3.0 * FRAC_PI_4, re.dtype());
@@ -166,14 +166,14 @@ pub fn asinh(z: V) -> V {
     turned_back(asin(turned(z)))
 }
 
-/// Half of the logarithm of `(1 + z) / (1 - z)`, whose absolute value is taken as far as it is from 1.
+/// Half of the logarithm of `(1 + z) / (1 - z)`, whose absolute value enters as its difference from 1.
 pub fn atanh(z: V) -> V {
-    /// From here on it is `1 / z` and a right angle, and squares need not be numbers of the type.
+    /// From here on the result is `1 / z` and a right angle, and squares may overflow.
     const FAR: f64 = 1e9;
     let ([re, im], size) = (z.parts(), super::abs(z));
     let away = 1.0 - re.abs();
     let near = (re.abs() * 4.0 / (away * away + im * im)).unary(Op::Log1p) * 0.25;
-    // The square of a small height at the pole need not be one either.
+    // The square of a small imaginary part at the pole may underflow.
     let pole =
         (super::abs_of_parts([im.math().constant(2.0, im.dtype()), im]) / im.abs()).log() * 0.5;
     let near = away.eq(0.0).and(im.abs().lt(1e-3)).select(pole, near) * re.unary(Op::Sign);
@@ -190,7 +190,7 @@ pub fn atan(z: V) -> V {
     turned_back(atanh(turned(z)))
 }
 
-/// By the exponential that is at most 1.
+/// By the one of `exp(z)` and `exp(-z)` whose size is at most 1.
 pub fn sigmoid(z: V) -> V {
     let one = z.math().constant(1.0, z.dtype());
     let is_left = z.parts()[0].lt(0.0);
@@ -199,7 +199,7 @@ pub fn sigmoid(z: V) -> V {
     is_left.select(mul(small, share), share)
 }
 
-/// `sin(π z) / (π z)`, and 1 of 0.
+/// `sin(π z) / (π z)`, and 1 at 0.
 pub fn sinc(z: V) -> V {
     let angle = scaled(z, PI);
     let is_zero = super::any_part(z, |part| part.ne(0.0)).not();

@@ -6,12 +6,12 @@ use crate::graph::math::V;
 pub use crate::graph::math::complex;
 use crate::op::Op;
 
-/// What is done to each part alone.
+/// Applies `f` to each part on its own.
 pub fn by_part<'m, const N: usize>(z: [V<'m>; N], f: impl FnOnce([V<'m>; N]) -> V<'m>) -> V<'m> {
     f(z.map(V::pairs)).paired()
 }
 
-/// Whether `question` holds of a part.
+/// Whether `question` holds for either part.
 pub fn any_part<'m>(z: V<'m>, question: impl FnOnce(V<'m>) -> V<'m>) -> V<'m> {
     question(z.pairs()).reduce(Op::Any, &[z.rank() as i64], false)
 }
@@ -38,7 +38,7 @@ pub fn mul<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     complex(a * c - b * d, a * d + b * c)
 }
 
-/// Smith's formula (1962), by the ratio of the divisor's parts: its square may not be a number of the type.
+/// Smith's formula (1962), by the ratio of the divisor's parts: its square may not be representable.
 pub fn div<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     let ([a, b], [c, d]) = (a.parts(), b.parts());
     let by_real = c.abs().ge(d.abs());
@@ -55,7 +55,7 @@ pub fn reciprocal(z: V) -> V {
     div(z.math().constant(1.0, z.dtype()), z)
 }
 
-/// The absolute value, real. Scaled by the larger part, whose square may not be a number of the type.
+/// The absolute value, real. Scaled by the larger part, whose square may not be representable.
 pub fn abs(z: V) -> V {
     abs_of_parts(z.parts())
 }
@@ -76,7 +76,7 @@ pub fn angle(z: V) -> V {
     im.binary(Op::Atan2, re)
 }
 
-/// `z / |z|`, and 0 of 0.
+/// `z / |z|`, and 0 at 0.
 pub fn sgn(z: V) -> V {
     let size = abs(z);
     let divisor = size.eq(0.0).select(size + 1.0, size).unsqueeze(z.rank());
@@ -90,7 +90,7 @@ pub fn polar<'m>(size: V<'m>, angle: V<'m>) -> V<'m> {
 pub fn exp(z: V) -> V {
     let [re, im] = z.parts();
     let [wide, high] = polar(re.exp(), im).parts();
-    // An infinite size times no number, or times a sine of 0, is none.
+    // An infinite size times NaN, or times a sine of 0, is NaN.
     let has_angle = im.abs().lt(f64::INFINITY);
     let [wide, high] =
         [wide, high].map(|part| has_angle.or(re.ne(f64::NEG_INFINITY)).select(part, 0.0));
@@ -102,7 +102,7 @@ pub fn log(z: V) -> V {
     complex(abs(z).log(), angle(z))
 }
 
-/// The root with a real part of at least 0, on the side of the imaginary part, be it a zero.
+/// The root with a real part of at least 0, on the side of the imaginary part's sign, even that of a zero.
 pub fn sqrt(z: V) -> V {
     let [re, im] = z.parts();
     let is_endless = im.abs().eq(f64::INFINITY);
@@ -115,14 +115,14 @@ pub fn sqrt(z: V) -> V {
     complex(is_left.select(short, long), is_below.select(-height, height))
 }
 
-/// `a ** b` by logarithms; 0 of 0 where the real part of the exponent is positive.
+/// `a ** b` by logarithms; 0 if `a` is 0 and the real part of the exponent is positive.
 pub fn pow<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     let is_zero = any_part(a, |part| part.ne(0.0)).not().and(b.parts()[0].gt(0.0));
     is_zero.select(a, exp(mul(b, log(a))))
 }
 
-/// Matrices of one dtype and equal batch sizes, as real ones of twice the columns: `a · b` is one product, since a number of `a` beside its parts meets the
-/// parts of one of `b` and, below them, those of that times i.
+/// Product of matrices of one dtype and equal batch sizes as one product of real ones of twice the columns: the two parts of
+/// a number of `a` are adjacent and meet the parts of one of `b` and, below them, those of that times i.
 pub fn matmul<'m>(a: V<'m>, b: V<'m>) -> V<'m> {
     let (rows, columns) = (a.sizes(), b.sizes());
     let rank = rows.len();

@@ -106,7 +106,7 @@ pub const ROWS: &[Row] = &[
             [(1, 1.0), (2, 1.0), (3, 1.0)],
             FloatFormula,
             |[x], [alpha, scale, inner]| {
-                // Of a large number it is infinite.
+                // `expm1` of a large number is infinite.
                 let low = moving(c, x, |x| x.le(0.0)) * inner;
                 let low = low.unary(Op::Expm1) * alpha;
                 x.le(0.0).select(low, x) * scale
@@ -149,14 +149,14 @@ pub const ROWS: &[Row] = &[
     }),
 ];
 
-/// `(grad_output, output)` of complex numbers: by the conjugate of the slope, said of the output and 1.
+/// `(grad_output, output)`, complex: times the conjugate of the slope, a function of the output and 1.
 fn complex_slope<'a>(c: &Call<'a>, slope: fn(V<'a>, V<'a>) -> V<'a>) -> Outs<'a> {
     let [dy, y] = together(c.numbers([0, 1], c.common(&[0, 1])?)?);
     let one = c.math.full(1.0, y.dtype(), &y.sizes());
     Ok(vec![complex::mul(dy, complex::conj(slope(y, one)))])
 }
 
-/// `(grad_output, self, lambda)`: none where what is small was made 0.
+/// `(grad_output, self, lambda)`: 0 where small values were set to 0.
 fn shrunk_slope<'a>(c: &Call<'a>) -> Outs<'a> {
     let (result, compute) = c.plan(&[0, 1], FloatFormula)?;
     let [dy, x] = c.numbers([0, 1], compute)?;
@@ -180,21 +180,21 @@ fn elu_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     c.parametric([0, 5], numbers, FloatFormula, |[dy, x], [alpha, scale, inner]| {
         let low = alpha * scale;
         let slope = if is_result { x + low } else { (x * inner).exp() * low };
-        // What is no number stays none.
+        // NaN stays NaN.
         x.gt(0.0).select(dy * scale, dy * inner * slope)
     })
 }
 
 /// `(self)` → log(sigmoid(self)), and a buffer of the same sizes that only PyTorch's own kernels look at.
 fn log_sigmoid<'a>(c: &Call<'a>) -> Outs<'a> {
-    // As a difference, so that what is 0 is +0.
+    // As a difference, so that a zero is +0.
     let mut results =
         c.elementwise([0], FloatFormula, |[x]| x.min(0.0) - (-x.abs()).exp().unary(Op::Log1p))?;
     results.push(c.math.zeros(results[0].dtype(), &results[0].sizes()));
     Ok(results)
 }
 
-/// Argument `i` cut in two along dimension argument `dim`, in the dtype of computation; and that dimension.
+/// Argument `i`, in the dtype of computation, cut in two along the dimension in argument `dim`; and that dimension.
 fn halves<'a>(c: &Call<'a>, i: usize, dim: usize) -> Result<(usize, [V<'a>; 2])> {
     let x = c.tensor(i)?;
     let dim = c.dim(dim, -1, x.rank())?;
@@ -230,8 +230,8 @@ fn softplus(x: V) -> V {
     x.max(0.0) + (-x.abs()).exp().unary(Op::Log1p)
 }
 
-/// `(self, noise, lower, upper, training)` → what is not positive times a slope, which in training is drawn between bounds, and
-/// the factors of all.
+/// `(self, noise, lower, upper, training)` → values, those that are not positive times a slope, which in training is drawn
+/// between the bounds; and the factors of all.
 fn rrelu<'a>(c: &Call<'a>) -> Outs<'a> {
     let (x, noise) = (c.tensor(0)?, c.tensor(1)?);
     let compute = wide(x.dtype());
@@ -265,7 +265,7 @@ fn curve(c: &Call, i: usize) -> Result<Curve> {
 const BETA: f64 = SQRT_2 * FRAC_2_SQRT_PI * 0.5;
 const CUBIC: f64 = 0.044715;
 
-/// The distribution function of the normal distribution, or what approximates it. Where it is small nothing cancels.
+/// The distribution function of the normal distribution, or its approximation. Nothing cancels where it is small.
 fn gelu_cdf<'a>(x: V<'a>, curve: Curve) -> V<'a> {
     match curve {
         Curve::Erf => 0.5 * (x * -FRAC_1_SQRT_2).unary(Op::Erfc),

@@ -1,4 +1,4 @@
-//! Gradients of rows that are the derivative of another row's formula, and nothing else.
+//! Gradients of rows that are nothing but the derivative of another row's formula.
 
 use crate::error::Result;
 use crate::grad::gradients;

@@ -42,17 +42,17 @@ const fn write(name: &'static str) -> Row {
         .facts(ONE_FLOAT | REFUSES_OF_NOTHING)
 }
 
-/// Bools and bytes select a number of elements that nobody knows in advance.
+/// Bools and bytes are masks: they select a number of elements that is not known in advance.
 fn is_mask(index: &DType) -> bool {
     matches!(index, DType::Bool | DType::U8)
 }
 
-/// A mask beside other indices selects as many elements as these have, or one.
+/// Whether a mask, if any, stands alone: beside other indices it selects as many elements as these have, or one.
 fn masks_alone(indices: &[DType]) -> bool {
     indices.len() == 1 || !indices.iter().any(is_mask)
 }
 
-/// Argument 1, a list of indices with gaps, for a tensor of `sizes`: the dimensions that they index, and they.
+/// Argument 1, a list of indices with gaps, for a tensor of `sizes`: each index with the dimension that it indexes.
 fn indices<'a>(c: &Call<'a>, sizes: &[i64]) -> Result<Vec<(usize, V<'a>)>> {
     let Arg::Tensors(reads) = c.arg(1) else {
         return invalid!("the indices must be a list of tensors");
@@ -72,28 +72,28 @@ fn indices<'a>(c: &Call<'a>, sizes: &[i64]) -> Result<Vec<(usize, V<'a>)>> {
     }
 }
 
-/// Negative numbers count from the end; what is out of range stays as it is.
+/// Counts negative numbers from the end; those out of range stay as they are.
 fn from_the_end<'a>(index: V<'a>, size: i64) -> V<'a> {
     let counted = index.lt(0.0).and(index.ge(-size as f64));
     counted.select(index + size as f64, index)
 }
 
-/// Which elements of a tensor a list of indices means. The indexed dimensions, moved to the front and joined, are the
-/// rows of a matrix; one index says which rows.
+/// The elements of a tensor that a list of indices selects. The indexed dimensions, moved to the front and merged, are the
+/// rows of a matrix; a single index selects rows.
 struct Places<'a> {
-    /// Number of the row, of the indices' common sizes.
+    /// Row numbers, in the indices' common sizes.
     index: V<'a>,
     /// Brings the indexed dimensions to the front.
     perm: Dims,
-    /// How many elements an index can choose from, and the sizes that it does not touch.
+    /// Number of rows, and sizes of the dimensions that are not indexed.
     n_rows: i64,
     rest: Dims,
-    /// Where the indices' dimensions stand in the result.
+    /// Position of the indices' dimensions in the result.
     position: usize,
 }
 
 impl<'a> Places<'a> {
-    /// Of argument 1 for a tensor of `sizes`.
+    /// The places that argument 1 selects in a tensor of `sizes`.
     fn of(c: &Call<'a>, sizes: &[i64]) -> Result<Places<'a>> {
         let given = indices(c, sizes)?;
         let dims: Vec<usize> = given.iter().map(|g| g.0).collect();
@@ -116,7 +116,7 @@ impl<'a> Places<'a> {
         x.transpose(&self.perm).reshape(&sizes)
     }
 
-    /// Back from rows to the tensor's `sizes`.
+    /// From rows back to the tensor's `sizes`.
     fn restored(&self, rows: V<'a>, sizes: &[i64]) -> V<'a> {
         let moved: Dims = self.perm.iter().map(|&p| sizes[p as usize]).collect();
         let mut back = Dims::from_elem(0, self.perm.len());
@@ -146,8 +146,8 @@ impl<'a> Places<'a> {
     }
 }
 
-/// One index for several: negative ones count from the end; where one is out of range stands [`NO_ROW`] and its dimension, unless
-/// it is itself the number of the row.
+/// Row numbers of several indices: negative ones count from the end. An index out of range gives [`NO_ROW`] plus its
+/// dimension, unless it is itself the row number.
 fn row_numbers<'a>(c: &Call<'a>, given: &[(usize, V<'a>)], sizes: &[i64]) -> Result<V<'a>> {
     let mut common = Dims::new();
     for (_, index) in given {
@@ -187,8 +187,8 @@ fn lone_mask<'a>(c: &Call<'a>) -> Result<Option<(usize, V<'a>)>> {
     Ok(mask.map(|mask| (dim, mask.cast(DType::Bool))))
 }
 
-/// `x` with `values` where `mask` is true, which covers dimensions of `x` from `dim` on. Values broadcast to as many as it
-/// selects; if there are several along it, they are taken one after the other.
+/// `x` with `values` where `mask`, which covers dimensions of `x` from `dim` on, is true. Values broadcast to the selected
+/// elements; several along the mask are used one after the other.
 fn masked_put<'a>(
     x: V<'a>,
     (dim, mask): (usize, V<'a>),
@@ -221,7 +221,7 @@ fn masked_put<'a>(
             values.math().guard(Guard::order(n, 1));
             let mut values = values;
             if n == 0 {
-                // One is there for what takes none.
+                // A stand-in that is never used, for a mask that selects nothing.
                 let mut one = given.clone();
                 one[along] = 1;
                 values = x.math().zeros(values.dtype(), &one);
@@ -249,11 +249,11 @@ fn masked_put<'a>(
 fn index_put<'a>(c: &Call<'a>) -> Outs<'a> {
     let dtype = c.ty(0)?.dtype;
     let accumulate = c.bool(3, false)?;
-    // What adds up does so in f32 at least.
+    // Sums are in f32 at least.
     let x = c.tensor(0)?.cast(if accumulate { sum_dtype(dtype) } else { dtype });
     if let Some(mask) = lone_mask(c)? {
         let given = c.ty(2)?;
-        // One value fills, as a number does.
+        // A single value fills, as a number does.
         if given.dtype != dtype && (accumulate || given.numel() != 1) {
             return invalid!(
                 "Index put requires the source and destination dtypes match, got {dtype} for the destination and {} \

@@ -1,5 +1,5 @@
-//! Interpolation to smaller sizes without aliasing: the filter is as wide as the elements of the result lie apart. Each
-//! dimension is summed up in windows.
+//! Interpolation to smaller sizes without aliasing: the filter is as wide as the distance between elements of the result.
+//! Each dimension is summed in windows.
 
 use super::index::take;
 use super::resample::{Axis, adjoint, axes, sizes};
@@ -24,7 +24,7 @@ pub const ROWS: &[Row] = &[
         .floats(),
 ];
 
-/// What an element weighs at a distance in units of the filter's width, and up to which one it weighs anything.
+/// Weight of an element by its distance in units of the filter's width, and the distance from which on it is 0.
 #[derive(Clone, Copy)]
 struct Filter {
     weight: for<'a> fn(V<'a>) -> V<'a>,
@@ -42,11 +42,11 @@ fn cubic(far: V) -> V {
     far.lt(1.0).select(within, far.lt(2.0).select(beyond, 0.0))
 }
 
-/// Up to how many elements of a window are said one by one, so that they are in one loop and none is stored.
+/// Windows of at most this many elements are unrolled, so that they are in one loop and none is stored.
 const FEW: i64 = 64;
 
-/// Sums over dimension `d` of `x`, each element by its weight, in a window for each element of the result. What lies outside
-/// is no factor: 0 times infinity would be NaN.
+/// Weighted sums over dimension `d` of `x`, in a window for each element of the result. Weights of 0 do not exclude elements
+/// outside of it: 0 times infinity would be NaN.
 fn filtered<'a>(x: V<'a>, d: usize, axis: &Axis, filter: Filter) -> Result<V<'a>> {
     let (math, dtype) = (x.math(), x.dtype());
     math.check()?;
@@ -82,8 +82,8 @@ fn filtered<'a>(x: V<'a>, d: usize, axis: &Axis, filter: Filter) -> Result<V<'a>
     math.check().map(|()| sums)
 }
 
-/// `x[n,c,h,w]` of the sizes `to`. Arguments from `first` on: `align_corners`, then the scales. A dimension whose size stays is
-/// left as it is, but, as in PyTorch, not for the gradient, whatever the scale.
+/// `x[n,c,h,w]` in the sizes `to`. Arguments from `first` on: `align_corners`, then the scales. A dimension whose size stays is
+/// left as it is, whatever the scale, but, as in PyTorch, not for the gradient.
 fn resized<'a>(
     c: &Call<'a>,
     x: V<'a>,

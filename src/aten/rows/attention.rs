@@ -1,4 +1,4 @@
-//! Attention whole: the extension's own operators behind `scaled_dot_product_attention`.
+//! Attention as one operator: the extension's own ones behind `scaled_dot_product_attention`.
 
 use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
@@ -14,7 +14,7 @@ pub const ROWS: &[Row] = &[
     row("torchacc::attention_backward", &[""], backward).fixed(&[7, 8, 9]),
 ];
 
-/// scale, causal, dropout from the arguments dropout_p, is_causal, scale.
+/// The attributes scale, causal, dropout from the arguments dropout_p, is_causal, scale.
 fn attrs(c: &Call, first: usize) -> Result<Attrs> {
     Ok(smallvec![
         Attr::Float(c.float(first + 2, 1.0)?),
@@ -23,7 +23,7 @@ fn attrs(c: &Call, first: usize) -> Result<Attrs> {
     ])
 }
 
-/// Numbers of keys, which the primitive takes in its place, are for programs that are padded.
+/// The bias, if given. Numbers of keys, which the primitive takes in its place, are for padded programs only.
 fn bias<'a>(c: &Call<'a>, at: usize) -> Result<Option<V<'a>>> {
     let bias = c.optional(at)?;
     match bias.map(|bias| bias.dtype()) {

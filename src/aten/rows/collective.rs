@@ -1,5 +1,5 @@
-//! Collectives: `(x, …, communicator)`, where the communicator stands for four arguments: its number, how many ranks it
-//! has, its token, which is the last result, and which rank this is.
+//! Collectives: `(x, …, communicator)`, where the communicator is four arguments: its number, its number of ranks, its
+//! token, which is the last result, and the rank of this process.
 
 use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
@@ -35,7 +35,7 @@ fn reduction(c: &Call) -> Result<i64> {
     }
 }
 
-/// What a rank may be that an argument names.
+/// The rank in an argument. Error: the communicator does not have it.
 fn checked_rank(c: &Call, argument: usize, size: i64) -> Result<i64> {
     match c.int(argument, 0)? {
         rank if (0..size).contains(&rank) => Ok(rank),
@@ -43,7 +43,7 @@ fn checked_rank(c: &Call, argument: usize, size: i64) -> Result<i64> {
     }
 }
 
-/// Many ranks by one number; the communicator begins at argument `at`.
+/// A collective of all ranks with one number as parameter; the communicator begins at argument `at`.
 fn collective<'a>(c: &Call<'a>, kind: Kind, how: i64, at: usize) -> Outs<'a> {
     let size = ranks(c, at)?;
     if kind == Kind::Broadcast {
@@ -85,7 +85,7 @@ fn receive<'a>(c: &Call<'a>) -> Outs<'a> {
     call(c, Kind::Receive, None, how, Some(Ty::new(dtype, &sizes)), 4)
 }
 
-/// How many ranks the communicator has that begins at argument `at`.
+/// Number of ranks of the communicator that begins at argument `at`.
 fn ranks(c: &Call, at: usize) -> Result<i64> {
     match c.arg(at + 1) {
         Arg::Int(size) => Ok(*size),
@@ -93,7 +93,7 @@ fn ranks(c: &Call, at: usize) -> Result<i64> {
     }
 }
 
-/// A call of the host operator, with argument `x` for an operand.
+/// A call of the host operator, with argument `x`, if any, as an operand.
 fn call<'a>(
     c: &Call<'a>,
     kind: Kind,

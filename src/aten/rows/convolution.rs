@@ -48,7 +48,7 @@ impl Spec {
         lists.chain([Attr::Int(self.groups)]).collect()
     }
 
-    /// With the sizes that a gradient has.
+    /// As [`Spec::attrs`], preceded by the sizes of a gradient.
     fn attrs_of_gradient(&self, sizes: &[i64]) -> Attrs {
         [Attr::Ints(sizes.into())].into_iter().chain(self.attrs()).collect()
     }
@@ -65,7 +65,7 @@ impl Spec {
         dy.math().op(Op::ConvGradWeight, &[dy, x], self.attrs_of_gradient(kernel))
     }
 
-    /// Spatial sizes of the transposed convolution. Error: they are no numbers of elements.
+    /// Spatial sizes of the transposed convolution. Error: one does not fit into an i64.
     fn transposed_sizes(&self, x: &[i64], kernel: &[i64]) -> Result<Dims> {
         let along = |d: usize| {
             let [x, stride, padding, dilation, kernel, more] = [
@@ -139,7 +139,7 @@ fn convolution_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let spec = Spec::new(c, 4, spatial(x, w)?)?;
     let (sizes, kernel) = (x.sizes(), w.sizes());
     let grads = if spec.transposed {
-        // An output padding beyond the stride makes room for windows that the input has no place for.
+        // An output padding beyond the stride makes room for windows that no element of the input belongs to.
         let mut dx = spec.conv(dy, w);
         c.math.check()?;
         for d in 2..sizes.len() {

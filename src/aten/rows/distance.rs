@@ -16,7 +16,7 @@ pub const ROWS: &[Row] = &[
     not_of_halves(row("_cdist_backward", PLAIN, backward).fixed(&[3])),
 ];
 
-/// PyTorch has kernels for these only, and says so.
+/// PyTorch has kernels for f32 and f64 only, and refuses others.
 const fn not_of_halves(row: Row) -> Row {
     Row { takes: |dtype| matches!(dtype, DType::F32 | DType::F64), ..row }
 }
@@ -38,14 +38,14 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     let (p, axis) = (c.float(2, 2.0)?, [size.rank() as i64 - 1]);
     let sum = |v: V<'a>| v.reduce(Op::Sum, &axis, false);
     let y = match p {
-        // Not a number is no count either.
+        // A NaN makes the count NaN.
         0.0 => sum(size.unary(Op::Ceil).min(1.0)),
         1.0 => sum(size),
         2.0 => still_at_zero(c, sum(size * size)).sqrt(),
-        // Of no columns it is 0.
+        // Without columns it is 0.
         p if p.is_infinite() && size.sizes().last() == Some(&0) => sum(size),
         p if p.is_infinite() => {
-            // PyTorch's kernels keep what is larger than the largest so far, which NaN is not.
+            // PyTorch's kernels keep values larger than the maximum so far, which NaN never is.
             let size = size.eq(size).select(size, 0.0);
             let y = size.reduce(Op::ReduceMax, &axis, false);
             if c.is_differentiated() { equally_steep(y, size) } else { y }
@@ -58,7 +58,7 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![y])
 }
 
-/// The largest of each row: all that are equal to it move it as if each were alone.
+/// The largest of each row, with the full gradient for every element that is equal to it, as if each were alone.
 fn equally_steep<'a>(largest: V<'a>, size: V<'a>) -> V<'a> {
     let axis = size.rank() - 1;
     let is_largest = size.eq(largest.unsqueeze(axis)).and(finite(size));
@@ -66,8 +66,8 @@ fn equally_steep<'a>(largest: V<'a>, size: V<'a>) -> V<'a> {
     largest.detached() - moved.reduce(Op::Sum, &[axis as i64], false)
 }
 
-/// `(grad[…, P, R], x1, x2, p, distances[…, P, R])` → the gradient of x1, of the sizes that it is broadcast to; of no
-/// distances, of its own. Equal rows have none.
+/// `(grad[…, P, R], x1, x2, p, distances[…, P, R])` → the gradient of x1, in the sizes that it is broadcast to, or in its own
+/// if there are no distances. It is 0 between equal rows.
 fn backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let difference = differences(c, [1, 2])?;
     let (p, rank) = (c.float(3, 2.0)?, difference.rank());

@@ -1,4 +1,4 @@
-//! Exponentials and logarithms, circular and hyperbolic functions and their inverses, and what is made of them.
+//! Exponentials and logarithms, circular and hyperbolic functions and their inverses, and functions built from them.
 
 use super::{BACKWARD, PLAIN, moving};
 use crate::aten::call::{Call, Rule::Float, Rule::FloatFormula};
@@ -117,7 +117,7 @@ pub const ROWS: &[Row] = &[
             let some = moving(c, x, |x| x.ne(0.0));
             let inside = x.gt(0.0).select(-some * some.log(), x.abs());
             let inside = match c.is_differentiated() {
-                // A root is 0 and infinitely steep there, too.
+                // A root is 0 and infinitely steep at 0, too.
                 true => x.eq(0.0).select((x + 0.0).sqrt(), inside),
                 false => inside,
             };
@@ -135,8 +135,8 @@ pub const ROWS: &[Row] = &[
 const OF_TWO: &[&str] =
     &["Tensor", "Scalar_Self", "Scalar_Other", "OutTensor", "OutScalar_Self", "OutScalar_Other"];
 
-/// Between which numbers argument `i`, an epsilon, clamps a probability, rounded as the result is; and whether it does: one below 0
-/// stands for none.
+/// The bounds to which argument `i`, an epsilon, clamps a probability, rounded as the result is; and whether it clamps: a
+/// negative epsilon stands for none.
 fn edges<'a>(
     c: &Call<'a>,
     i: usize,
@@ -153,17 +153,17 @@ pub fn log_add_exp<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     log_of_sum(a, b, (-(a - b).abs()).exp().unary(Op::Log1p))
 }
 
-/// The larger one and `apart`, where that has a meaning: equal infinities have no difference.
+/// The larger one plus `apart`, except for equal infinities, which have no difference.
 fn log_of_sum<'a>(a: V<'a>, b: V<'a>, apart: V<'a>) -> V<'a> {
     a.eq(b).and(finite(a).not()).select(a, a.max(b) + apart)
 }
 
-/// `a * log`, the logarithm of `b`; 0 where `a` is, unless `b` is no number.
+/// `a * log`, where `log` is the logarithm of `b`; 0 where `a` is, unless `b` is NaN.
 fn times<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>, log: V<'a>) -> V<'a> {
     let is_some = a.ne(0.0);
     let product = match c.is_differentiated() {
         true => {
-            // The slope of a 0 is the logarithm where there is one; + 0.0 takes its sign.
+            // The slope of a 0 is the logarithm where that is finite; + 0.0 removes the zero's sign.
             let product = a * is_some.or(finite(log)).select(log, 0.0);
             is_some.select(product, product + 0.0)
         }
@@ -172,12 +172,12 @@ fn times<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>, log: V<'a>) -> V<'a> {
     b.ne(b).select(b, product)
 }
 
-/// The logarithm to a base. Of the base's powers that are exact it is whole: programs take its floor.
+/// The logarithm to a base. It is whole for exact powers of the base: programs take its floor.
 fn logarithm(x: V, base: f64) -> V {
     let log = x.log() * (1.0 / base.ln());
     let whole = log.unary(Op::Round);
     let power = x.math().constant(base, x.dtype()).broadcast(&x.sizes()).pow(whole);
-    // What rounding missed is no part of the slope; there is none where the logarithm is infinite.
+    // The rounding error is no part of the slope; it is undefined where the logarithm is infinite.
     let missed = whole - log;
     let is_power = power.binary(Op::Eq, x).and(missed.abs().lt(0.5));
     log + is_power.select(missed, 0.0).detached()
@@ -188,14 +188,14 @@ fn other_leg<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
     product(c, (1.0 - x) * (1.0 + x), -x * x).sqrt()
 }
 
-/// A product of which a root is taken, with the slope of a polynomial that differs from it by a
-/// number: where a factor is 0 the root's slope is infinite, and the product's rule multiplies them.
+/// A product under a root, with the slope of a polynomial (`alike`) that differs from it by a constant: where a factor is 0
+/// the root's slope is infinite, and the product rule would multiply both.
 fn product<'a>(c: &Call<'a>, product: V<'a>, alike: V<'a>) -> V<'a> {
     if c.is_differentiated() { product.detached().adding_slope_of(alike) } else { product }
 }
 
-/// log(x / (1 - x)): with the infinite slopes at its ends, where the quotient's rule multiplies them
-/// by 0, and none where `x` is no probability.
+/// log(x / (1 - x)): with the infinite slopes at its ends, where the quotient rule would multiply them by 0, and a slope of
+/// NaN where `x` is not a probability.
 fn log_odds<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
     let (at_start, at_end) = (x.eq(0.0), x.eq(1.0));
     let between = moving(c, x, |_| at_start.or(at_end).not());

@@ -1,4 +1,4 @@
-//! Rows of a table, put together by bag: sums, means or maxima of some neighbours in the list of indices.
+//! Rows of a table, reduced by bag: sums, means or maxima over consecutive parts of the list of indices.
 
 use super::always;
 use super::index::{by_frequency, rows_added, scattered, take};
@@ -36,14 +36,14 @@ fn mode(c: &Call, i: usize) -> Result<Mode> {
     })
 }
 
-/// Which elements of a list of indices count: all but those of the padding, which argument `i` says.
+/// Which indices count: all but the padding, argument `i`.
 fn counted<'a>(c: &Call<'a>, i: usize, index: V<'a>) -> Result<V<'a>> {
     let padding = c.math.constant_int(c.int(i, -1)?, index.dtype());
     Ok(index.ne(padding))
 }
 
-/// `(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)` → the bags, of
-/// each index its bag, of each bag how many count, and of maxima the rows that they are from.
+/// `(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)` → the
+/// bags, the bag of each index, the number of counted indices of each bag, and the rows that maxima are from.
 fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     let (table, index, offsets) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let (&[_, width], &[n], &[ends]) =

@@ -80,18 +80,18 @@ pub const ROWS: &[Row] = &[
     row("eye", &["m", "m_out"], |c| eye(c, 1, 2)).fixed(&[0, 1]).complex(),
 ];
 
-/// Values that later simplification knows something about.
+/// Values that later simplifications make use of.
 fn is_neutral(arg: usize, value: f64) -> bool {
     arg == 1 && (value == 0.0 || value == 1.0)
 }
 
-/// What the result is written as; else the dtype argument `i`; else `default`.
+/// The dtype that the result is written as; else that in argument `i`; else `default`.
 fn dtype(c: &Call, i: usize, default: DType) -> Result<DType> {
     let asked = if matches!(c.arg(i), Arg::DType(_)) { c.dtype(i)? } else { None };
     Ok(c.out(0).map(|ty| ty.dtype).or(asked).unwrap_or(default))
 }
 
-/// What plain numbers make: i64 or bool if all are, else f32.
+/// The dtype of plain numbers: i64 or bool if all are, else f32.
 fn number_dtype(c: &Call, at: &[usize]) -> DType {
     let kinds = at.iter().map(|&i| match c.arg(i) {
         Arg::Int(_) | Arg::Scalar { kind: ScalarKind::Int, .. } | Arg::None => DType::I64,
@@ -101,7 +101,7 @@ fn number_dtype(c: &Call, at: &[usize]) -> DType {
     kinds.max().unwrap_or(DType::F32)
 }
 
-/// The type of argument 0, or of the result where that is known.
+/// The type of the result if known, else of argument 0.
 fn target(c: &Call) -> Result<Ty> {
     c.out(0).map_or_else(|| c.ty(0), Ok)
 }
@@ -170,7 +170,7 @@ fn evenly_spaced<'a>(c: &Call<'a>, dtype: DType) -> Result<V<'a>> {
         return invalid!("number of steps must be non-negative, but got {n}");
     }
     let (start, end) = (c.number(0, 0.0, DType::F64)?, c.number(1, 0.0, DType::F64)?);
-    // Integers lie between whole ends; one alone is at the start as it is.
+    // For integers the ends are truncated first, unless there is only one element.
     c.math.guard(Guard::order(n, 1));
     let is_whole = dtype.is_int() && n != 1;
     let end_of = |x: V<'a>| if is_whole { x.cast(dtype).cast(DType::F64) } else { x };
@@ -183,12 +183,12 @@ fn evenly_spaced<'a>(c: &Call<'a>, dtype: DType) -> Result<V<'a>> {
     Ok(index.lt(half).select(from_start, upper))
 }
 
-/// PyTorch has kernels for these only, and says so.
+/// PyTorch has kernels for i32 and i64 only, and refuses others.
 const fn of_places(row: Row) -> Row {
     Row { takes: |dtype| matches!(dtype, DType::I32 | DType::I64), ..row }
 }
 
-/// `(row, col, offset)`: where the elements of a matrix on one side of a diagonal stand, row after row.
+/// `(row, col, offset)`: the places of a matrix's elements on one side of a diagonal, row after row.
 fn triangle<'a>(c: &Call<'a>, upper: bool) -> Outs<'a> {
     let [rows, columns] = [c.int(0, 0)?, c.int(1, 0)?];
     for (name, n) in [("row", rows), ("col", columns)] {
@@ -197,14 +197,14 @@ fn triangle<'a>(c: &Call<'a>, upper: bool) -> Outs<'a> {
         }
     }
     let dtype = dtype(c, 3, DType::I64)?;
-    // Row r is divided before column r + diagonal.
+    // Row r is split before column r + diagonal.
     let diagonal = c.int(2, 0)?.saturating_add(!upper as i64);
     c.math.guard(Guard::order(diagonal, -rows));
     c.math.guard(Guard::order(diagonal, columns));
     let diagonal = diagonal.clamp(-rows, columns);
     c.math.guard(Guard::order(diagonal, 0));
     c.math.guard(Guard::order(columns.saturating_sub(diagonal), rows));
-    // Rows before the first one have nothing below the diagonal, and those from the last one on all.
+    // Rows before `first` have no element below the diagonal, and rows from `last` on have all of theirs there.
     let first = (-diagonal).max(0);
     let last = rows.min(columns.saturating_sub(diagonal));
     let [height, wide] = [i128::from(last - first), i128::from(rows - last)];
@@ -226,7 +226,7 @@ fn triangle<'a>(c: &Call<'a>, upper: bool) -> Outs<'a> {
     };
     let sums = |v: V<'a>| c.math.op(Op::CumSum, &[v], smallvec![Attr::Int(0)]);
     let until = sums(count);
-    // An element's row is the last one that begins at it or before it; what has no elements at the end begins behind all.
+    // An element's row is the last one that begins at or before it; trailing rows without elements begin behind all.
     let ones = int(1).broadcast(&[rows]);
     let none = c.math.zeros(DType::I64, &[n.saturating_add(1)]);
     let row = sums(rows_added(none, until - count, ones, 0)).narrow(0, 0, n) - 1.0;

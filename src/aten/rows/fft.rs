@@ -20,7 +20,7 @@ pub const ROWS: &[Row] = &[
         Ok(vec![scaled(c, y, y, &dims)?])
     })
     .complex(),
-    // `(self, dim, normalization, onesided)`: the other half of the last dimension is what the first is, conjugate.
+    // `(self, dim, normalization, onesided)`: the second half of the last dimension is the first one's conjugate.
     row("_fft_r2c", PLAIN, |c| {
         let x = c.tensor(0)?;
         let dims = dims(c, x)?;
@@ -53,7 +53,7 @@ fn dims<'a>(c: &Call<'a>, x: V<'a>) -> Result<Vec<usize>> {
     dims.iter().map(|&dim| wrap_dim(dim, x.rank())).collect()
 }
 
-/// Sums over dimensions of complex numbers, not normalized.
+/// Transforms of complex numbers over dimensions, not normalized.
 fn transformed<'a>(x: V<'a>, dims: &[usize], inverse: bool) -> V<'a> {
     let last = x.rank().saturating_sub(1);
     let along = |x: V<'a>, &dim: &usize| {
@@ -64,7 +64,7 @@ fn transformed<'a>(x: V<'a>, dims: &[usize], inverse: bool) -> V<'a> {
     dims.iter().fold(x, along)
 }
 
-/// Argument 2 says what `y` is divided by: 0 nothing, 1 the root of how many elements `signal` has over `dims`, 2 that number.
+/// Divides `y` as argument 2 says: 0 not at all, 1 by the root of the number of elements of `signal` over `dims`, 2 by it.
 fn scaled<'a>(c: &Call<'a>, y: V<'a>, signal: V<'a>, dims: &[usize]) -> Result<V<'a>> {
     let sizes = signal.sizes();
     // After an error there are no dimensions.
@@ -78,7 +78,7 @@ fn scaled<'a>(c: &Call<'a>, y: V<'a>, signal: V<'a>, dims: &[usize]) -> Result<V
     Ok(complex::by_part([y], |[y]| y * factor))
 }
 
-/// A line of `n` whose first half is `x`: the rest is that backwards, conjugate.
+/// A line of `n` elements whose first half is `x`: the rest is the conjugate of that in reverse.
 fn whole<'a>(x: V<'a>, dim: usize, n: i64) -> Result<V<'a>> {
     if n < 1 || x.sizes().get(dim) != Some(&(n / 2 + 1)) {
         return invalid!("Invalid number of data points ({n}) specified");

@@ -1,4 +1,4 @@
-//! Gradients of what the trace has computed so far.
+//! Gradients through the trace so far.
 
 use crate::aten::call::Call;
 use crate::aten::{Outs, Row, read, row};
@@ -10,8 +10,8 @@ use crate::record::{Arg, Read};
 
 pub const ROWS: &[Row] = &[row("torchacc::grad", &[""], gradient).differentiates().flows_by(2)];
 
-/// `(loss, params, tokens)` → the derivatives of the loss with respect to the values that the params hold now, as each shows
-/// them, then the tokens; these may be left out.
+/// `(loss, params, tokens)` → the derivatives of the loss with respect to the current values of the params, each in its
+/// param's view, then the tokens; these may be left out.
 fn gradient<'a>(c: &Call<'a>) -> Outs<'a> {
     let Arg::Tensors(params) = c.arg(1) else {
         return invalid!("the second argument must be a list of tensors");

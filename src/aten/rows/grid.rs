@@ -1,4 +1,4 @@
-//! Sampling at the places of a grid: a sum of elements that are taken, with weights that have gradients of their own.
+//! Sampling at the places of a grid: a weighted sum of elements, whose weights have gradients, too.
 
 use super::PLAIN;
 use super::adjoint::pullback;
@@ -21,10 +21,10 @@ pub const ROWS: &[Row] = &[
     row("grid_sampler_3d_backward", PLAIN, grid_sampler_backward).fixed(&[3, 4, 5]).floats(),
 ];
 
-/// Farther from an input than any of its elements, in elements; exact in f32.
+/// A distance, in elements, beyond all elements of an input; exact in f32.
 const FAR: f64 = (1u64 << 40) as f64;
 
-/// What a grid's place outside of the input reads.
+/// How places outside of the input are read.
 #[derive(Clone, Copy, PartialEq)]
 enum Outside {
     Zeros,
@@ -56,13 +56,13 @@ impl Sampler {
         Ok(Sampler { kind, outside, align: c.bool(first + 2, false)? })
     }
 
-    /// From [-1, 1], the edges of the input or the centres of its first and last elements, to elements.
+    /// From [-1, 1], the edges of the input or the centres of its first and last elements, to positions in elements.
     fn unnormalized<'a>(&self, at: V<'a>, size: i64) -> V<'a> {
         let size = size as f64;
         if self.align { (at + 1.0) / 2.0 * (size - 1.0) } else { ((at + 1.0) * size - 1.0) / 2.0 }
     }
 
-    /// A place brought inside, if anything brings it there: there NaN is 0.
+    /// The place moved inside, where the padding mode does so: then NaN becomes 0.
     fn inside<'a>(&self, at: V<'a>, size: i64) -> V<'a> {
         let last = (size - 1) as f64;
         let within = |at: V<'a>| {
@@ -70,7 +70,7 @@ impl Sampler {
             at.gt(0.0).select(at.lt(last).select(at, constant(last)), constant(0.0))
         };
         match self.outside {
-            // Infinities and NaN are far away: nothing times them would be NaN.
+            // Infinities and NaN are moved far away: 0 times them would be NaN.
             Outside::Zeros => at.abs().lt(FAR).select(at, -FAR),
             Outside::Border => within(at),
             Outside::Reflection => {
@@ -88,7 +88,7 @@ impl Sampler {
         }
     }
 
-    /// The elements of one dimension of `size` that `at`, in [-1, 1], is made of: whole numbers, still floats.
+    /// The elements of one dimension of `size` that contribute to place `at`, in [-1, 1]: whole numbers, still floats.
     fn taps<'a>(&self, at: V<'a>, size: i64) -> Vec<Tap<'a>> {
         let at = self.unnormalized(at, size);
         match self.kind {
@@ -115,7 +115,7 @@ impl Sampler {
         }
     }
 
-    /// `x[n,c,s…]` at the places `grid[n,o…,d]`, whose last numbers are the first dimensions' → `[n,c,o…]`
+    /// `x[n,c,s…]` at the places `grid[n,o…,d]`, whose last coordinates are those of the first dimensions → `[n,c,o…]`
     fn sampled<'a>(&self, x: V<'a>, grid: V<'a>) -> Result<V<'a>> {
         let (sizes, places) = (x.sizes(), grid.sizes());
         let n = sizes.len().saturating_sub(2);
@@ -143,7 +143,7 @@ impl Sampler {
         if self.outside == Outside::Zeros {
             rows = math.concat(&[rows, math.zeros(x.dtype(), &[1, sizes[1]])], 0);
         }
-        // For each element that a place is made of, its row, whether it is inside, and its weight.
+        // For each element that contributes to a place: its row, whether it is inside, and its weight.
         let mut spots = vec![(math.iota(&outer, 0, DType::I64), None, None)];
         for d in 0..n {
             let (size, last) = (sizes[d + 2] as f64, (sizes[d + 2] - 1) as f64);

@@ -71,12 +71,12 @@ pub fn at_least_1d(x: V) -> V {
     if x.rank() == 0 { x.reshape(&[1]) } else { x }
 }
 
-/// The dtype in which elements are added up: bool counts.
+/// The dtype in which elements are summed: bools are counted.
 pub fn sum_dtype(dtype: DType) -> DType {
     if dtype == DType::Bool { DType::I32 } else { wide(dtype) }
 }
 
-/// `base` with the rows of `x` along `dim` added where `index`, of one dimension, says.
+/// `base` with the rows of `x` along `dim` added to the rows that `index`, of one dimension, names.
 pub fn rows_added<'a>(base: V<'a>, index: V<'a>, x: V<'a>, dim: usize) -> V<'a> {
     if base.dtype().is_complex() {
         return complex::by_part([base, x], |[base, x]| rows_added(base, index, x, dim));
@@ -84,7 +84,7 @@ pub fn rows_added<'a>(base: V<'a>, index: V<'a>, x: V<'a>, dim: usize) -> V<'a> 
     base.math().op(Op::IndexAdd, &[base, index, x], smallvec![Attr::Int(dim as i64)])
 }
 
-/// `base` with the elements of `x` where `index`, of its sizes, says along `dim`, or reduced with what is there.
+/// `base` with the elements of `x` along `dim` at the places in `index`, of its sizes, or reduced with the elements there.
 pub fn scattered<'a>(base: V<'a>, index: V<'a>, x: V<'a>, dim: usize, how: Reduction) -> V<'a> {
     if how == Reduction::Sum && base.dtype().is_complex() {
         return complex::by_part([base, x], |[base, x]| {
@@ -101,7 +101,7 @@ pub fn scattered<'a>(base: V<'a>, index: V<'a>, x: V<'a>, dim: usize, how: Reduc
     base.math().op(Op::Scatter, &[base, index, x], attrs)
 }
 
-/// An index that is the same for all elements of the rows of `base` along `dim`: its numbers, of one dimension. Whole rows are
+/// The row numbers, of one dimension, if `index` is the same for all elements of a row of `base` along `dim`. Whole rows are
 /// read and added much faster than elements.
 fn as_rows<'a>(base: V<'a>, index: V<'a>, dim: usize) -> Option<V<'a>> {
     let math = base.math();
@@ -141,7 +141,7 @@ fn promoted<'a>(c: &Call<'a>) -> Result<Vec<V<'a>>> {
     Ok(parts.into_iter().map(|v| v.cast(dtype)).collect())
 }
 
-/// `(tensors, dim)`. Tensors of sizes [0] are left out whatever the rank of the others, as always in PyTorch.
+/// `(tensors, dim)`. Tensors of sizes [0] are ignored whatever the rank of the others, as always in PyTorch.
 fn cat<'a>(c: &Call<'a>) -> Outs<'a> {
     let all = promoted(c)?;
     let parts: Vec<V> = all.iter().copied().filter(|v| v.sizes()[..] != [0]).collect();
@@ -190,7 +190,7 @@ fn flip<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![x])
 }
 
-/// `(self, shifts, dims)`; without dims the elements move in one line.
+/// `(self, shifts, dims)`; without dims the flat elements are rolled.
 fn roll<'a>(c: &Call<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
     let (shifts, dims) = (c.ints(1)?.unwrap_or_default(), c.ints(2)?.unwrap_or_default());
@@ -208,7 +208,7 @@ fn roll<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![y])
 }
 
-/// The last `shift` elements of `dim` come first.
+/// Moves the last `shift` elements of `dim` to the front.
 fn rolled(x: V, shift: i64, dim: usize) -> V {
     let size = x.sizes().get(dim).copied().unwrap_or(1);
     let shift = shift.rem_euclid(size);
@@ -223,7 +223,7 @@ fn rolled(x: V, shift: i64, dim: usize) -> V {
     }
 }
 
-/// Keeps the elements with column `side` row + diagonal.
+/// Keeps the elements for which `side` holds between column and row + diagonal.
 fn triangle<'a>(c: &Call<'a>, side: Op) -> Outs<'a> {
     let x = c.tensor(0)?;
     let sizes = x.sizes();
@@ -236,7 +236,7 @@ fn triangle<'a>(c: &Call<'a>, side: Op) -> Outs<'a> {
     Ok(vec![column.binary(side, limit).select(x, 0.0)])
 }
 
-/// The rows of `x` along `dim` that `index`, of any sizes, says.
+/// The rows of `x` along `dim` that `index`, of any sizes, names.
 pub fn take<'a>(x: V<'a>, index: V<'a>, dim: usize) -> V<'a> {
     x.math().op(Op::Take, &[x, index], smallvec![Attr::Int(dim as i64)])
 }
@@ -265,8 +265,8 @@ fn embedding<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![if c.bool(3, false)? { by_frequency(y, index, table)? } else { y }])
 }
 
-/// Rows that `index` took of a table, whose slopes are divided by how often it took each. Errors:
-/// `Unsupported` of complex numbers.
+/// Rows that `index` took of a table, with slopes divided by the number of times that it took each. Errors:
+/// `Unsupported` for complex numbers.
 pub fn by_frequency<'a>(rows: V<'a>, index: V<'a>, table: V<'a>) -> Result<V<'a>> {
     if rows.dtype().is_complex() {
         let message = "embedding: a gradient of complex numbers by frequency";
@@ -282,14 +282,14 @@ pub fn by_frequency<'a>(rows: V<'a>, index: V<'a>, table: V<'a>) -> Result<V<'a>
     Ok(rows.detached().adding_slope_of(shares.cast(dtype)))
 }
 
-/// How often each of a list of indices of `rows` rows is in it.
+/// The number of times that each index of a list, of `rows` rows, is in it.
 fn times_of<'a>(index: V<'a>, rows: i64, dtype: DType) -> V<'a> {
     let math = index.math();
     let ones = math.full(1.0, dtype, &index.sizes());
     take(rows_added(math.zeros(dtype, &[rows]), index, ones, 0), index, 0)
 }
 
-/// `(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)`: repeated rows add up in f32 at least.
+/// `(grad_output, indices, num_weights, padding_idx, scale_grad_by_freq)`: repeated rows are summed in f32 at least.
 fn embedding_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let (dy, index) = (c.tensor(0)?, c.tensor(1)?);
     let (dtype, compute) = (dy.dtype(), wide(dy.dtype()));
@@ -361,7 +361,7 @@ fn index_add<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![y.cast(dtype).reshape(&x.sizes())])
 }
 
-/// Errors: a source of these sizes that has other rows along `dim` than `x`.
+/// Errors: `source` differs from the sizes of `x` in a dimension other than `dim`.
 pub fn are_rows_of(x: V, dim: usize, source: &[i64]) -> Result<()> {
     let mut wanted = x.sizes();
     if let (Some(size), Some(&rows)) = (wanted.get_mut(dim), source.get(dim)) {
@@ -376,7 +376,7 @@ pub fn are_rows_of(x: V, dim: usize, source: &[i64]) -> Result<()> {
     }
 }
 
-/// `(self, dim, index, source)`: of rows with the same index the last one stays.
+/// `(self, dim, index, source)`: the last of several rows with the same index wins.
 fn index_copy<'a>(c: &Call<'a>) -> Outs<'a> {
     let (x, index, source) = (c.tensor(0)?, c.tensor(2)?, at_least_1d(c.tensor(3)?));
     let (dim, n) = (c.dim(1, 0, x.rank())?, index.numel());
@@ -409,7 +409,7 @@ fn index_fill<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![filled.reshape(&x.sizes())])
 }
 
-/// `(self, index, source, accumulate)`, all of them flat: of elements with the same index the last one stays, or all are added.
+/// `(self, index, source, accumulate)`, all flat: the last of several elements with the same index wins, or all are added.
 fn put<'a>(c: &Call<'a>) -> Outs<'a> {
     let (x, index, source) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let (n, count) = (x.numel(), index.numel());
@@ -434,12 +434,12 @@ fn put<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![y.reshape(&x.sizes())])
 }
 
-/// An index of `n` elements in which those below 0 count from the end.
+/// An index into `n` elements in which negative numbers count from the end.
 fn from_the_end(index: V, n: i64) -> V {
     index.lt(0.0).select(index + n as f64, index)
 }
 
-/// `(self, other, dim)`: the vectors that are at right angles to two of three dimensions each.
+/// `(self, other, dim)`: cross products of the vectors along `dim`.
 fn cross<'a>(c: &Call<'a>) -> Outs<'a> {
     let dtype = c.common(&[0, 1])?;
     let [a, b] = together(c.numbers([0, 1], dtype)?);
@@ -462,7 +462,7 @@ fn cross<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![c.math.concat(&[along(0), along(1), along(2)], dim)])
 }
 
-/// Which of a list of elements each true element of `mask`, flat, takes, in order; of the others, the first.
+/// The position of each true element of `mask`, flat, among the true ones; 0 for the others.
 pub fn turns(mask: V) -> V {
     let chosen = mask.cast(DType::I64).reshape(&[mask.numel()]);
     let count = chosen.math().op(Op::CumSum, &[chosen], smallvec![Attr::Int(0)]);
@@ -479,7 +479,7 @@ fn masked_scatter<'a>(x: V<'a>, mask: V<'a>, source: V<'a>) -> V<'a> {
     let mut from = source.reshape(&[n]);
     let mut turn = turns(mask);
     if n == 0 {
-        // One is there for what takes none.
+        // A stand-in for elements that take nothing.
         from = x.math().zeros(source.dtype(), &[1]);
         turn = mask.cast(DType::I64).reshape(&[x.numel()]);
     }
@@ -488,7 +488,7 @@ fn masked_scatter<'a>(x: V<'a>, mask: V<'a>, source: V<'a>) -> V<'a> {
     mask.select(take(from, turn + enough, 0).reshape(&sizes), x)
 }
 
-/// `(grad_output, mask, sizes)` → the gradient of the source, of these sizes: 0 for elements that nothing took.
+/// `(grad_output, mask, sizes)` → the gradient of the source, in these sizes: 0 for elements that were not taken.
 fn masked_scatter_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let (dy, mask) = (c.tensor(0)?, c.tensor(1)?);
     let sizes = c.ints(2)?.unwrap_or_default();

@@ -21,10 +21,10 @@ pub const ROWS: &[Row] = &[
     row("mse_loss", PLAIN, |c| loss(c, 2, &[], |away, _| away * away)),
     row("mse_loss_backward", BACKWARD, |c| slope(c, 3, &[], |away, _| away * 2.0)),
     row("smooth_l1_loss", PLAIN, |c| loss(c, 2, &[3], smooth_l1)),
-    // Not the `out=` form, nor that of Huber's: for halves PyTorch infers one result more than there is.
+    // Without the `out=` form, as is Huber's: for halves PyTorch infers one result more than there is.
     row("smooth_l1_loss_backward", &[""], |c| {
         slope(c, 3, &[4], |away, beta| {
-            // What is no number stays none.
+            // NaN stays NaN.
             away.abs().ge(beta).select(away.unary(Op::Sign), away / beta)
         })
     }),
@@ -40,7 +40,7 @@ pub const ROWS: &[Row] = &[
     row("binary_cross_entropy", PLAIN, |c| {
         let (dtype, compute) = c.plan(&[0, 1], Rule::Formula)?;
         let [x, target] = c.numbers([0, 1], compute)?;
-        // Logarithms are bounded, so that a certain wrong guess has a finite loss.
+        // Logarithms are bounded, so that a confident wrong prediction has a finite loss.
         // Near an edge its slope is bounded, too.
         let is_inside = ((1.0 - x) * x).gt(EDGE);
         let inside = moving(c, x, |_| is_inside);
@@ -65,7 +65,7 @@ pub const ROWS: &[Row] = &[
     }),
 ];
 
-/// What PyTorch divides a slope by at least, where a probability is 0 or 1.
+/// PyTorch's lower bound of the divisor of a slope, which is 0 where a probability is 0 or 1.
 const EDGE: f64 = 1e-12;
 
 fn reduced(x: V, reduction: i64) -> V {
@@ -77,17 +77,17 @@ fn reduced(x: V, reduction: i64) -> V {
     }
 }
 
-/// `each` times the optional weight, argument `i`.
+/// `each` times the optional weight in argument `i`.
 fn weighted<'a>(c: &Call<'a>, i: usize, each: V<'a>) -> Result<V<'a>> {
     Ok(c.optional(i)?.map_or(each, |weight| each * weight.cast(each.dtype())))
 }
 
-/// The parameter of a loss, the argument `at` if there is one.
+/// The parameter of a loss: the argument `at`, or 1 if there is none.
 fn parameter<'a>(c: &Call<'a>, at: &[usize], compute: DType) -> Result<V<'a>> {
     at.first().map_or(Ok(c.math.constant(1.0, compute)), |&i| c.number(i, 1.0, compute))
 }
 
-/// `(self, target, …, reduction, …)`: `each` of the difference and the parameter, reduced.
+/// `(self, target, …, reduction, …)`: `each` applied to the difference and the parameter, reduced.
 fn loss<'a>(
     c: &Call<'a>,
     reduction: usize,
@@ -145,7 +145,7 @@ impl<'a> Targets<'a> {
         let dim = (sizes.len() > 1) as usize;
         let mut target = target.cast(DType::I64);
         let mut expected: Dims = sizes.into();
-        // Without a batch there is one target, in a list of one too.
+        // Without a batch there is one target, possibly as a list of one.
         if sizes.len() == 1 && target.sizes()[..] == [1] {
             target = target.reshape(&[]);
         }
@@ -155,7 +155,7 @@ impl<'a> Targets<'a> {
                 target.sizes()
             );
         }
-        // For images, PyTorch looks only at how many there are.
+        // For images, PyTorch only checks the number of weights.
         let weight = weight.map(|w| match w.numel() == sizes[dim] && sizes.len() == 4 {
             true => w.reshape(&[sizes[dim]]),
             false => w,
@@ -190,7 +190,7 @@ fn nll_forward<'a>(c: &Call<'a>) -> Outs<'a> {
     let at = t.class.unsqueeze(t.dim);
     let picked = c.math.op(Op::Gather, &[x, at], smallvec![Attr::Int(t.dim as i64)]);
     let score = picked.reshape(&t.class.sizes()).cast(compute);
-    // An ignored sample counts nothing, not even when its score is infinite.
+    // An ignored sample does not count, even if its score is infinite.
     let loss = t.valid.select(-(score * t.weight), 0.0);
     let axes: Dims = (0..loss.rank() as i64).collect();
     let total = t.weight.reduce(Op::Sum, &axes, false);
@@ -214,7 +214,7 @@ fn nll_backward<'a>(c: &Call<'a>) -> Outs<'a> {
         dy = dy / c.tensor(6)?.cast(compute);
     }
     let each = t.valid.select(-(t.weight * dy), 0.0).unsqueeze(t.dim);
-    // One-hot by comparison: pointwise, so that it goes into one kernel with what follows.
+    // One-hot by comparison: pointwise, so that it fuses with its users.
     let class = c.math.iota(&ty.sizes, t.dim, DType::I64);
     let dx = class.eq(t.class.unsqueeze(t.dim)).select(each, 0.0);
     Ok(vec![dx.cast(ty.dtype)])

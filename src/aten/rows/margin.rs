@@ -1,4 +1,4 @@
-//! Losses of scores that should be a margin above others, and their gradients. `reduction` is 0 for none, 1 for mean, 2 for sum.
+//! Margin losses of class scores, and their gradients. `reduction` is 0 for none, 1 for mean, 2 for sum.
 
 use super::{BACKWARD, PLAIN, always};
 use crate::aten::call::{Call, wide};
@@ -21,7 +21,7 @@ pub const ROWS: &[Row] = &[
     row("multi_margin_loss_backward", BACKWARD, |c| {
         let of = MultiMargin::of(c, 1)?;
         let slope = of.slopes(of.hinges()) * of.weight * of.classes.share(c, 0, 6)?;
-        // What is above a score's margin pulls that score up.
+        // Each score that violates the margin pulls the target's score up.
         let pull = slope.reduce(Op::Sum, &[1], true);
         let dx = of.is_target.select(-pull, slope);
         Ok(vec![of.classes.as_given(dx)])
@@ -53,7 +53,7 @@ struct Classes<'a> {
 }
 
 impl<'a> Classes<'a> {
-    /// Of argument `i`.
+    /// The scores in argument `i`.
     fn of(c: &Call<'a>, i: usize) -> Result<Classes<'a>> {
         let given = c.tensor(i)?;
         let scores = match given.sizes()[..] {
@@ -76,13 +76,13 @@ impl<'a> Classes<'a> {
         self.scores.sizes()[1]
     }
 
-    /// `[samples]` of what each class has part in.
+    /// `[samples]`: the mean of the classes' parts.
     fn per_sample(&self, of_classes: V<'a>) -> V<'a> {
         of_classes.reduce(Op::Sum, &[1], false) / self.count() as f64
     }
 
-    /// The loss, by the reduction that argument `i` says. `listed`: whether targets are given as those of several samples,
-    /// be it of one.
+    /// The loss, by the reduction in argument `i`. `listed`: whether targets are given as a list of samples, even if of only
+    /// one.
     fn reduced(&self, c: &Call<'a>, each: V<'a>, i: usize, listed: bool) -> Result<V<'a>> {
         let sum = || each.reduce(Op::Sum, &[0], false);
         let loss = match c.int(i, 1)? {
@@ -94,7 +94,7 @@ impl<'a> Classes<'a> {
         Ok(loss.cast(self.given.dtype()))
     }
 
-    /// By how much a class's part in the loss counts: `[samples or 1, 1]`, of the gradient, argument `dy`, and the reduction, argument `i`.
+    /// Weight of a class's part in the loss, `[samples or 1, 1]`: of the gradient, argument `dy`, by the reduction, argument `i`.
     fn share(&self, c: &Call<'a>, dy: usize, i: usize) -> Result<V<'a>> {
         let dy = c.tensor(dy)?.cast(self.scores.dtype()) / self.count() as f64;
         Ok(match c.int(i, 1)? {
@@ -104,12 +104,12 @@ impl<'a> Classes<'a> {
         })
     }
 
-    /// As the scores were given.
+    /// `x` in the sizes and the dtype of the scores as given.
     fn as_given(&self, x: V<'a>) -> V<'a> {
         x.reshape(&self.given.sizes()).cast(self.given.dtype())
     }
 
-    /// Scores of classes, one for each of `index`, `[samples, n]`.
+    /// The scores of the classes in `index`, `[samples, n]`.
     fn pick(&self, index: V<'a>) -> V<'a> {
         index.math().op(Op::Gather, &[self.scores, index], smallvec![Attr::Int(1)])
     }
@@ -159,7 +159,7 @@ impl<'a> MultiMargin<'a> {
         Ok(MultiMargin { classes, target, is_target, margin, weight, is_squared })
     }
 
-    /// `[samples, classes]`: how far each other score is above the margin below the right one's.
+    /// `[samples, classes]`: how far each other score exceeds the target's score minus the margin.
     fn hinges(&self) -> V<'a> {
         let above = self.margin - self.classes.pick(self.target) + self.classes.scores;
         self.is_target.not().and(above.gt(0.0)).select(above, 0.0)
@@ -175,7 +175,7 @@ impl<'a> MultiMargin<'a> {
     }
 }
 
-/// `(…, self, target, …)`: the right classes of each sample are those of its labels before the first that is negative.
+/// `(…, self, target, …)`: the right classes of each sample are its labels before the first negative one.
 struct Multilabel<'a> {
     classes: Classes<'a>,
     /// `[samples, labels]`: the class of each, 0 where there is none.
@@ -212,7 +212,7 @@ impl<'a> Multilabel<'a> {
         Ok(Multilabel { classes, label, is_label, is_of_label, is_target })
     }
 
-    /// `[samples, labels, classes]`: how far the score of each other class is above 1 below each label's.
+    /// `[samples, labels, classes]`: how far the score of each other class exceeds each label's score minus 1.
     fn hinges(&self) -> V<'a> {
         let above =
             1.0 - self.classes.pick(self.label).unsqueeze(2) + self.classes.scores.unsqueeze(1);

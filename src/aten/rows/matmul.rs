@@ -59,7 +59,7 @@ pub const ROWS: &[Row] = &[
     .float8(),
     row("addmv", PLAIN, |c| {
         let (a, x) = (matrix(c, 1, 2)?, matrix(c, 2, 1)?);
-        // PyTorch looks at the type of a matrix only where it has elements; the result is of the vector's.
+        // PyTorch checks the dtype of a matrix only if it has elements; the result has the vector's.
         let a = if a.numel() == 0 { a.cast(x.dtype()) } else { a };
         added(c, a, x, mv)
     })
@@ -69,7 +69,7 @@ pub const ROWS: &[Row] = &[
     .complex(),
 ];
 
-/// An operand of rank 2 has its groups side by side, along the dimension that `offs` has the ends of.
+/// An operand of rank 2 holds its groups side by side, along the dimension whose group ends are in `offs`.
 fn grouped<'a>(c: &Call<'a>) -> Outs<'a> {
     let (a, b, ends) = (c.tensor(0)?, c.tensor(1)?, c.optional(2)?);
     for (x, name) in [(a, "mat_a"), (b, "mat_b")] {
@@ -121,7 +121,7 @@ fn recipe<'a>(c: &Call<'a>, at: usize) -> Result<V<'a>> {
     }
 }
 
-/// `mat1 · mat2 · scale_a · scale_b + bias`, rounded once. A result of 8 bits is multiplied by `scale_result` before.
+/// `mat1 · mat2 · scale_a · scale_b + bias`, rounded once. An 8-bit result is multiplied by `scale_result` first.
 fn scaled<'a>(
     c: &Call<'a>,
     scales: [V<'a>; 2],
@@ -152,7 +152,7 @@ fn scaled<'a>(
     Ok(vec![y.cast(dtype)])
 }
 
-/// beta (argument 3) or alpha (argument 4) that leave something out.
+/// Whether a value of beta (argument 3) or alpha (argument 4) makes an operation unnecessary.
 fn is_trivial(arg: usize, value: f64) -> bool {
     (arg == 3 && (value == 0.0 || value == 1.0)) || (arg == 4 && value == 1.0)
 }
@@ -173,12 +173,12 @@ fn matrix<'a>(c: &Call<'a>, i: usize, rank: usize) -> Result<V<'a>> {
     Ok(x)
 }
 
-/// Of bools it is whether any pair is true, though PyTorch refuses them where there is a pair.
+/// For bools it is whether any pair is true, although PyTorch refuses bools if there is a pair.
 fn product<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     match a.dtype() {
         DType::Bool => a.cast(DType::I32).matmul(b.cast(DType::I32)).ne(0.0),
         dtype if dtype.is_complex() && fit(a, b) => complex::matmul(a, b),
-        // It says in what they do not fit.
+        // Its error says how the operands do not fit.
         _ => a.matmul(b),
     }
 }
@@ -209,8 +209,8 @@ fn times<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     if a.dtype().is_complex() { complex::mul(a, b) } else { a * b }
 }
 
-/// `beta * self + alpha * multiply(a, b)`; self is argument 0. With beta 0 self is not looked at, not even for NaN.
-/// What alpha scales is a product in f32: that of halves might leave their range first.
+/// `beta * self + alpha * multiply(a, b)`; self is argument 0. With beta 0 self is not read, not even for NaN.
+/// Alpha scales a product in f32: one in halves might leave their range first.
 fn added<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>, multiply: fn(V<'a>, V<'a>) -> V<'a>) -> Outs<'a> {
     let dtype = a.dtype();
     if b.dtype() != dtype {
@@ -225,7 +225,7 @@ fn added<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>, multiply: fn(V<'a>, V<'a>) -> V<'
     } else {
         times(multiply(a.cast(compute), b.cast(compute)), c.number(4, 1.0, compute)?)
     };
-    // Its sizes count whatever beta is.
+    // Its sizes are checked whatever beta is.
     let base = c.tensor(0)?.cast(compute).broadcast(&scaled.sizes());
     if c.is(3, 0.0, 1.0) {
         return Ok(vec![scaled.cast(dtype)]);

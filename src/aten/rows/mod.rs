@@ -72,7 +72,7 @@ pub const FAMILIES: &[&[Row]] = &[
     collective::ROWS,
 ];
 
-/// Overloads of an operator that has only one form, and its `out=`.
+/// Overloads of an operator that has one form and its `out=` variant.
 const PLAIN: &[&str] = &["", "out"];
 /// Overloads of a backward operator.
 const BACKWARD: &[&str] = &["", "grad_input"];
@@ -82,7 +82,7 @@ fn moving<'a>(c: &Call<'a>, x: V<'a>, holds: impl FnOnce(V<'a>) -> V<'a>) -> V<'
     if c.is_differentiated() { x.moving_where(holds(x)) } else { x }
 }
 
-/// Of a row that refuses some numbers whatever its dtypes.
+/// For rows that refuse some values whatever their dtypes.
 fn always(_: crate::dtype::DType) -> bool {
     true
 }

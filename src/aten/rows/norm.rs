@@ -41,7 +41,7 @@ fn split(c: &Call, sizes: &[i64], shape: usize) -> Result<(Dims, i64)> {
     }
 }
 
-/// A weight or bias, which has the sizes of argument `shape`, as one row in a dtype that goes with `x`.
+/// A weight or bias, which has the sizes of argument `shape`, as one row in a dtype that is valid beside `x`.
 fn affine<'a>(c: &Call<'a>, i: usize, shape: usize, x: DType) -> Result<Option<V<'a>>> {
     let Some(w) = c.optional(i)? else { return Ok(None) };
     let normalized = c.ints(shape)?.unwrap_or_default();
@@ -128,7 +128,7 @@ fn rms_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     asked(c, 5, [grads[0].reshape(&x.sizes()), grads[1].reshape(&normalized)])
 }
 
-/// The input (argument `i`) as [N, groups, the rest of the group]; `shape` is the position of N, C, HxW, groups.
+/// The sizes of the input as [N, groups, the rest of the group]; `shape` is the position of N, C, HxW, groups.
 fn grouped(c: &Call, shape: usize) -> Result<[i64; 3]> {
     let (n, groups) = (c.int(shape, 1)?, c.int(shape + 3, 1)?);
     let inner = c.int(shape + 1, 1)?.checked_mul(c.int(shape + 2, 1)?);
@@ -232,7 +232,7 @@ fn batch_norm<'a>(c: &Call<'a>, with_running: bool) -> Outs<'a> {
     let nothing = c.out(1).is_some_and(|ty| ty.numel() == 0 && mean.numel() != 0);
     let saved = |v: V<'a>| if nothing { c.math.zeros(compute, &[0]) } else { v };
     let mut results = vec![y.cast(dtype), saved(mean), saved(scale)];
-    // In evaluation they stay as they are, and need not be written.
+    // In evaluation the running statistics stay as they are and need not be written.
     if training || c.record.outs.len() != results.len() {
         results.extend(news);
     }
@@ -264,7 +264,7 @@ fn batch_norm_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     asked(c, 9, [dx.cast(dtype), dweight.cast(parameter), dbias.cast(parameter)])
 }
 
-/// The dimensions but `dim`.
+/// All dimensions but `dim`.
 fn others(rank: usize, dim: usize) -> Dims {
     (0..rank as i64).filter(|&d| d != dim as i64).collect()
 }

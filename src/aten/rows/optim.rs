@@ -31,7 +31,7 @@ enum Decay {
     Weight,
 }
 
-/// What a gradient scaler adds to an optimizer step: arguments `grad_scale?` and `found_inf?`.
+/// The gradient scaler's part in an optimizer step: arguments `grad_scale?` and `found_inf?`.
 struct Scaler<'a> {
     scale: Option<V<'a>>,
     skip: Option<V<'a>>,
@@ -52,7 +52,7 @@ impl<'a> Scaler<'a> {
         self.scale.map_or(grad, |scale| grad / scale.cast(compute))
     }
 
-    /// The old value if the step is skipped.
+    /// The new value, or the old one if the step is skipped.
     fn commit(&self, old: V<'a>, new: V<'a>) -> V<'a> {
         let new = new.cast(old.dtype());
         self.skip.map_or(new, |skip| skip.select(old, new))
@@ -127,7 +127,7 @@ fn plain_adamw<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(results.concat())
 }
 
-/// Lists that belong together element by element.
+/// Errors: lists that belong together element by element differ in length.
 fn of_one_length<const N: usize>(lists: [&[V]; N]) -> Result<()> {
     match lists.iter().all(|list| list.len() == lists[0].len()) {
         true => Ok(()),
@@ -138,8 +138,8 @@ fn of_one_length<const N: usize>(lists: [&[V]; N]) -> Result<()> {
     }
 }
 
-/// PyTorch's kernels go over elements in memory: a parameter that got other sizes keeps its state as long as it has as
-/// many elements.
+/// `list` in the sizes of `params`. PyTorch's kernels go over elements in memory: a parameter whose sizes changed keeps its
+/// state as long as its number of elements is the same.
 fn in_sizes_of<'a>(params: &[V<'a>], list: Vec<V<'a>>) -> Result<Vec<V<'a>>> {
     let reshaped = params.iter().zip(list).map(|(param, v)| {
         let (wanted, sizes) = (param.sizes(), v.sizes());
@@ -170,7 +170,7 @@ fn with_momentum(params: &[V], grads: &[V], buffers: &[V]) -> Result<()> {
     }
 }
 
-/// Numbers of Adam, in f64: 1 - beta2 ^ step cancels. Each is rounded once.
+/// Hyperparameters of Adam, in f64: 1 - beta2 ^ step cancels. Each is rounded once.
 struct Rates<'a> {
     lr: V<'a>,
     beta1: V<'a>,
@@ -179,14 +179,14 @@ struct Rates<'a> {
     eps: V<'a>,
 }
 
-/// What Adam keeps of a parameter's gradients: running averages of them and of their squares, and the largest of these.
+/// Adam's state of a parameter: running averages of its gradients and of their squares, and the largest of the latter.
 struct Moments<'a> {
     mean: V<'a>,
     square: V<'a>,
     top: Option<V<'a>>,
 }
 
-/// After a step, in the dtype of computation.
+/// The result of a step, in the dtype of computation.
 struct Stepped<'a> {
     weight: V<'a>,
     moments: Moments<'a>,
@@ -209,7 +209,7 @@ impl<'a> Moments<'a> {
         let mut weight = param.cast(compute);
         match decay {
             Decay::Gradient => direction = direction + weight * rounded(weight_decay),
-            // What is infinite stays so.
+            // An infinite weight stays infinite.
             Decay::Weight => weight = weight * rounded(1.0 - lr * weight_decay),
         }
         let mean = self.mean.cast(compute);
@@ -217,7 +217,7 @@ impl<'a> Moments<'a> {
         let square = self.square.cast(compute) * rounded(beta2)
             + direction * direction * rounded(1.0 - beta2);
         let top = self.top.map(|top| top.cast(compute).max(square));
-        // Multiplying by the root's reciprocal takes less time than dividing.
+        // Multiplying by the root's reciprocal is faster than dividing.
         let scale_of_root = rounded(1.0 / (1.0 - beta2.pow(step)).sqrt());
         let spread = top.unwrap_or(square).sqrt() * scale_of_root + rounded(eps);
         weight = weight - rounded(lr / (1.0 - beta1.pow(step))) * mean / spread;
@@ -283,18 +283,18 @@ fn plain_sgd<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(results.concat())
 }
 
-/// Numbers of a step down the slope.
+/// Hyperparameters of a gradient descent step.
 struct Slide<'a> {
     lr: V<'a>,
     momentum: V<'a>,
-    /// What part of the gradient goes into the momentum.
+    /// Share of the gradient that enters the momentum.
     fresh: V<'a>,
     weight_decay: V<'a>,
     nesterov: bool,
 }
 
 impl<'a> Slide<'a> {
-    /// The weight and the velocity after a step; `buffer` is the velocity before, and whether there was none yet.
+    /// The weight and the velocity after a step; `buffer` is the old velocity and whether this is the first step.
     fn step(
         &self,
         param: V<'a>,

@@ -30,7 +30,7 @@ pub const ROWS: &[Row] = &[
     row("nanmedian", &["dim", "dim_values"], |c| along(c, median_of_numbers)).numbers(),
 ];
 
-/// The first `k` elements along `dim` and their places; of a number, that whatever `k`, as in PyTorch.
+/// The first `k` elements along `dim` and their places; for a scalar, that one whatever `k`, as in PyTorch.
 fn first(x: V, dim: usize, k: i64, largest: bool) -> Result<[V; 2]> {
     let (math, dtype, is_number) = (x.math(), x.dtype(), x.rank() == 0);
     let (line, k) = if is_number { (x.reshape(&[1]), 1) } else { (x, k) };
@@ -51,7 +51,7 @@ fn sorted<'a>(c: &Call<'a>, at: usize) -> Outs<'a> {
     Ok(first(x, dim, size, c.bool(at + 1, false)?)?.into())
 }
 
-/// The `k`-th smallest element, from 1, and its place; the dimension goes unless it is to be kept.
+/// The `k`-th smallest element, from 1, and its place; the dimension is dropped unless `keep` is set.
 fn of_rank(x: V, k: i64, dim: usize, keep: bool) -> Result<[V; 2]> {
     let size = x.sizes().get(dim).copied().unwrap_or(1);
     if !(1..=size).contains(&k) {
@@ -76,7 +76,7 @@ fn int(x: V<'_>, number: i64) -> V<'_> {
     x.math().constant_int(number, DType::I64)
 }
 
-/// A median and its place, of a tensor along a dimension, which goes unless it is to be kept.
+/// A median and its place, of a tensor along a dimension, which is dropped unless the flag says to keep it.
 type Median<'a> = fn(V<'a>, usize, bool) -> Result<[V<'a>; 2]>;
 
 fn of_all<'a>(c: &Call<'a>, median: Median<'a>) -> Outs<'a> {
@@ -93,7 +93,7 @@ fn along<'a>(c: &Call<'a>, median: Median<'a>) -> Outs<'a> {
     Ok(median(x, c.dim(1, 0, x.rank())?, c.bool(2, false)?)?.into())
 }
 
-/// The lower of the two in the middle; the first NaN if there is one.
+/// The lower of the two middle elements; the first NaN if there is one.
 fn median(x: V, dim: usize, keep: bool) -> Result<[V; 2]> {
     let size = x.sizes().get(dim).copied().unwrap_or(1);
     if size == 0 {
@@ -102,7 +102,8 @@ fn median(x: V, dim: usize, keep: bool) -> Result<[V; 2]> {
     if x.rank() == 0 {
         return first(x, dim, 1, false);
     }
-    // Half of the size is computed where it runs: as an attribute it would be no polynomial of it, and each count a program.
+    // Half of the size is computed at run time: as an attribute it would not be a polynomial of the size, and each size would
+    // need a program of its own.
     let middle = (x.math().iota(&[1], 0, DType::I64) + int(x, size - 1)) / int(x, 2);
     let at_middle = |v: V<'_>| {
         let one = x.math().op(Op::Take, &[v, middle], smallvec![Attr::Int(dim as i64)]);
@@ -121,7 +122,7 @@ fn median(x: V, dim: usize, keep: bool) -> Result<[V; 2]> {
     Ok([has_nan.select(nan, value), has_nan.select(first_nan, place)])
 }
 
-/// As [`median`], of what is no NaN; where nothing is, NaN.
+/// As [`median`], ignoring NaN; NaN if there is nothing else.
 fn median_of_numbers(x: V, dim: usize, keep: bool) -> Result<[V; 2]> {
     let size = x.sizes().get(dim).copied().unwrap_or(1);
     if !x.dtype().is_float() || x.rank() == 0 || size == 0 {

@@ -107,7 +107,7 @@ pub const ROWS: &[Row] = &[
         .refuses(integers),
     row("fmod", COMPARE, |c| c.elementwise([0, 1], Rule::Rounded, |[a, b]| a.rem(b)))
         .refuses(integers),
-    // Integers to negative powers are refused, if the exponent is a number and no tensor.
+    // Integers to negative powers are refused if the exponent is a number, not a tensor.
     row("pow", &["Tensor_Scalar", "Scalar", "Tensor_Scalar_out", "Scalar_out"], |c| {
         if !c.common(&[0, 1])?.is_float() && c.float(1, 0.0).is_ok_and(|exponent| exponent < 0.0) {
             return crate::invalid!("Integers to negative integer powers are not allowed.");
@@ -115,7 +115,7 @@ pub const ROWS: &[Row] = &[
         if is_number(c.arg(1)) || !c.common(&[0, 1])?.is_float() {
             return power(c);
         }
-        // An exponent that varies may be a half: a root, which is none of a negative infinity, where a power is.
+        // A varying exponent may be a half: then a root is taken, which of negative infinity is NaN, unlike a power.
         c.elementwise([0, 1], Rule::Rounded, |[a, b]| root_or_power(c, a, b))
     })
     .special(|arg, value| arg == 1 && EXPONENTS.contains(&value))
@@ -217,22 +217,22 @@ pub const ROWS: &[Row] = &[
     }),
 ];
 
-/// 2 to the numbers from 0 to 63, as i64; those of the other shifts are `beyond`.
+/// 2 to the power `by`, as i64, and whether `by` is at least 0 and below the bits of `a`; if not, the power is `beyond`.
 fn power_of_two<'a>(a: V<'a>, by: V<'a>, beyond: f64) -> (V<'a>, V<'a>) {
     let is_within = by.ge(0.0).and(by.lt(8.0 * a.dtype().size() as f64));
     let by = is_within.select(by.cast(DType::I64), beyond);
     (a.math().constant_int(2, DType::I64).pow(by), is_within)
 }
 
-/// Nothing is left where as many bits are moved as there are, or a negative number.
+/// `a << by`; 0 if `by` is negative or at least the number of bits.
 fn left<'a>(a: V<'a>, by: V<'a>) -> V<'a> {
     let (power, is_within) = power_of_two(a, by, 0.0);
     is_within.select(a.cast(DType::I64) * power, 0.0).cast(a.dtype())
 }
 
-/// The sign fills what is left: all, where as many bits are moved as there are, or a negative number.
+/// `a >> by`, filled with the sign: everywhere if `by` is negative or at least the number of bits.
 fn right<'a>(a: V<'a>, by: V<'a>) -> V<'a> {
-    // 2^63 is negative, and more than all that is divided.
+    // 2^63 is negative, and larger in size than every dividend.
     let (power, _) = power_of_two(a, by, 63.0);
     let x = a.cast(DType::I64);
     let is_negative = x.lt(0.0);
@@ -241,7 +241,7 @@ fn right<'a>(a: V<'a>, by: V<'a>) -> V<'a> {
 }
 
 const CLAMP: &[&str] = &["", "Tensor", "out", "Tensor_out"];
-/// Exponents that are said without `pow`.
+/// Exponents that are computed without `pow`.
 const EXPONENTS: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 0.5, -0.5, -1.0, -2.0];
 
 fn alpha_is_one(arg: usize, value: f64) -> bool {
@@ -257,12 +257,12 @@ fn truth<'a>(c: &Call<'a>, i: usize) -> crate::error::Result<V<'a>> {
     Ok(c.tensor(i)?.cast(DType::Bool))
 }
 
-/// Integers are round already.
+/// Rounds floats; integers stay as they are.
 fn rounded<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
     c.elementwise([0], Rule::Exact, |[x]| if x.dtype().is_float() { x.unary(op) } else { x })
 }
 
-/// A question to which integers answer no.
+/// A test that is false for integers.
 fn test<'a>(c: &Call<'a>, question: fn(V<'a>) -> V<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
     Ok(vec![if x.dtype().is_float() {
@@ -318,17 +318,17 @@ pub fn map<'a>(c: &Call<'a>, f: fn(V<'a>) -> V<'a>) -> Outs<'a> {
     Ok(vec![f(c.tensor(0)?)])
 }
 
-/// A question to which a complex number answers yes if one of its parts does.
+/// A test that is true for a complex number if it is for one of its parts.
 fn test_parts<'a>(c: &Call<'a>, question: fn(V<'a>) -> V<'a>) -> Outs<'a> {
     Ok(vec![complex::any_part(c.tensor(0)?, question)])
 }
 
-/// `both`, or the one that is a number.
+/// `both`, or the other operand if one is NaN.
 fn of_numbers<'a>(a: V<'a>, b: V<'a>, both: V<'a>) -> V<'a> {
     a.ne(a).select(b, b.ne(b).select(a, both))
 }
 
-/// Whether a number has a minus, be it a zero or none.
+/// Whether the sign of a number is negative, even that of a zero or NaN.
 fn signbit(x: V) -> V {
     x.bitcast(match x.dtype() {
         DType::F64 => DType::I64,
@@ -345,7 +345,7 @@ fn differ<'a>(c: &Call<'a>) -> crate::error::Result<V<'a>> {
     Ok(a.pairs().ne(b.pairs()).reduce(Op::Any, &[a.rank() as i64], false))
 }
 
-/// Where a division by zero is an error.
+/// Whether a division by zero is an error in this dtype.
 fn integers(dtype: DType) -> bool {
     !dtype.is_float()
 }
@@ -364,7 +364,7 @@ fn divide<'a>(c: &Call<'a>) -> Outs<'a> {
     }
 }
 
-/// Where a remainder with the dividend's sign must move by one divisor to get the divisor's.
+/// Whether a remainder with the dividend's sign must move by one divisor to get the divisor's.
 fn lags<'a>(remainder: V<'a>, b: V<'a>) -> V<'a> {
     remainder.ne(0.0).and(remainder.lt(0.0).ne(b.lt(0.0)))
 }
@@ -375,7 +375,7 @@ fn remainder<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     lags(r, b).select(r + b, r)
 }
 
-/// Towards minus infinity. Floats as in Python: from the remainder, because `floor(a / b)` may be off by one.
+/// Rounds towards minus infinity. Floats as in Python: from the remainder, because `floor(a / b)` may be off by one.
 fn floor_divide<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     let r = a.rem(b);
     if !a.dtype().is_float() {
@@ -402,7 +402,7 @@ fn root_or_power<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>) -> V<'a> {
     if !c.is_differentiated() || !matches!(c.arg(1), Arg::Tensor(_)) {
         return is_half.select(root, moving(c, a, |_| is_half.not()).pow(b));
     }
-    // The base is a number, and the root's slope with the exponent that of the power.
+    // The base is a number, and the root's slope in the exponent is the power's.
     let power = a.pow(b);
     let slope = finite(power).select(power, 0.0);
     is_half.select(root.detached().adding_slope_of(slope), power)
@@ -456,7 +456,7 @@ fn compare<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
     Ok(vec![a.binary(op, b)])
 }
 
-/// `x * 2 ** n`, as long as the result is a number of the type: integers go in steps whose powers are such numbers.
+/// `x * 2 ** n`, as long as the result is representable: integers are applied in steps whose powers are.
 fn ldexp<'a>(c: &Call<'a>) -> Outs<'a> {
     let whole = !c.ty(1)?.dtype.is_float();
     c.elementwise([0, 1], Rule::FloatFormula, |[x, n]| {
@@ -474,7 +474,7 @@ fn ldexp<'a>(c: &Call<'a>) -> Outs<'a> {
     })
 }
 
-/// PyTorch compares with a number that is the only bound, and nothing is beyond NaN.
+/// A NaN that is the only bound has no effect: PyTorch compares with it, and nothing is beyond NaN.
 fn clamp_by_numbers<'a>(c: &Call<'a>) -> Outs<'a> {
     let alone = if c.has(1) { 1 } else { 2 };
     let both = c.has(1) && c.has(2);
@@ -495,7 +495,7 @@ fn clamp<'a>(c: &Call<'a>, low: Option<usize>, high: Option<usize>) -> Outs<'a> 
     for (bound, op, beyond) in [(low, Op::Max, Op::Gt), (high, Op::Min, Op::Lt)] {
         let Some(i) = bound else { continue };
         let bound = c.number(i, 0.0, dtype)?;
-        // What stands at a bound still moves, unlike what `max` chooses.
+        // An element at a bound keeps its gradient, unlike the choice of `max`.
         x = match c.is_differentiated() {
             true => bound.binary(beyond, x).or(bound.ne(bound)).select(bound, x),
             false => x.binary(op, bound),
@@ -504,13 +504,13 @@ fn clamp<'a>(c: &Call<'a>, low: Option<usize>, high: Option<usize>) -> Outs<'a> 
     Ok(vec![x])
 }
 
-/// From the nearer end, so that the weights 0 and 1 are exact.
+/// Interpolates from the nearer end, so that the weights 0 and 1 are exact.
 fn lerp<'a>(a: V<'a>, b: V<'a>, weight: V<'a>) -> V<'a> {
     let way = b - a;
     weight.abs().lt(0.5).select(a + weight * way, b - way * (1.0 - weight))
 }
 
-/// The float next to `a` on the way to `b`. The bits of floats of one sign, as integers, are in the order of their sizes.
+/// The float next to `a` on the way to `b`. The bits of floats of one sign, as integers, are ordered by their sizes.
 fn next_after<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     let of_bits = match a.dtype() {
         DType::F64 => DType::I64,
@@ -522,7 +522,7 @@ fn next_after<'a>(a: V<'a>, b: V<'a>) -> V<'a> {
     let bits = a.bitcast(of_bits);
     let grows = a.lt(b).binary(Op::Eq, a.gt(0.0));
     let away = grows.select(bits + one, bits - one);
-    // From 0 to the least number of the sign of `b`.
+    // From 0 to the smallest number with the sign of `b`.
     let from_zero = b.lt(0.0).select(least + one, one);
     let next = a.eq(0.0).select(from_zero, away).bitcast(a.dtype());
     let next = a.eq(b).select(b, next);

@@ -1,6 +1,6 @@
-//! Pooling: maxima with indices, averages over windows and adaptive averages. An average is a sum of what a window meets,
-//! divided; an adaptive one whose windows do not overlap is a mean of a reshaped input, any other a mean of what is taken
-//! for its windows, one dimension after the other.
+//! Pooling: maxima with indices, averages over windows and adaptive averages. An average is the sum over a window, divided;
+//! an adaptive one whose windows do not overlap is a mean of a reshaped input, any other a mean of the elements taken for
+//! its windows, one dimension after the other.
 
 use super::index::{scattered, take};
 use super::{BACKWARD, PLAIN, always};
@@ -37,7 +37,7 @@ pub const ROWS: &[Row] = &[
     row("_adaptive_avg_pool3d_backward", PLAIN, |c| adaptive_backward(c, 3)).floats(),
 ];
 
-/// `kernel, stride (or as the kernel), padding, …`: the lists that are there, one number for every dimension.
+/// Argument `i`, a list like the kernel, as `n` numbers: one stands for every dimension; `default` if there is none.
 fn list(c: &Call, i: usize, n: usize, default: &[i64]) -> Result<Dims> {
     let given = c.ints(i)?.filter(|list| !list.is_empty()).unwrap_or_else(|| default.into());
     match given.len() {
@@ -47,7 +47,7 @@ fn list(c: &Call, i: usize, n: usize, default: &[i64]) -> Result<Dims> {
     }
 }
 
-/// `[n, c, s…]` of a tensor that may have no batch.
+/// A tensor that may have no batch dimension as `[n, c, s…]`.
 pub fn batched(x: V, n: usize) -> Result<V> {
     let sizes = x.sizes();
     match sizes.len().checked_sub(n) {
@@ -84,8 +84,8 @@ fn max_pool<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     Ok(results.into_iter().map(|y| unbatched(y, x)).collect())
 }
 
-/// `(grad_output, self, …)`, the indices as argument `indices`; before them windows as of
-/// [`max_pool`], if they are dilated.
+/// `(grad_output, self, …)`, the indices as argument `indices`; unless the pooling is adaptive, windows come before
+/// them, as in [`max_pool`].
 fn max_pool_backward<'a>(c: &Call<'a>, n: usize, indices: usize) -> Outs<'a> {
     let (dy, x) = (c.tensor(0)?, c.ty(1)?);
     let operands = [batched(dy, n)?, batched(c.tensor(indices)?, n)?];
@@ -99,7 +99,7 @@ fn max_pool_backward<'a>(c: &Call<'a>, n: usize, indices: usize) -> Outs<'a> {
     Ok(vec![unbatched(dx, dy)])
 }
 
-/// `(self, indices, output_size)`: planes of zeros, with the elements where the indices say.
+/// `(self, indices, output_size)`: planes of zeros with the elements at the indices.
 fn max_unpool<'a>(c: &Call<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
     let spatial = list(c, 2, 2, &[1])?;
@@ -119,7 +119,7 @@ fn max_unpool<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![unbatched(y.reshape(&[outer, &spatial[..]].concat()), x)])
 }
 
-/// An average pooling: attributes of the sum, and what it is divided by.
+/// An average pooling: attributes of the sum, and its divisor.
 struct Average {
     attrs: Attrs,
     include_padding: bool,
@@ -138,7 +138,7 @@ impl Average {
         Ok(Average { attrs: attrs.into_iter().collect(), include_padding, divisor })
     }
 
-    /// `v[n,c,t…]`, divided by how many elements a window over `spatial` counts: all of it within the input, or within
+    /// `v[n,c,t…]`, divided by the number of elements that a window over `spatial` counts: those within the input, or within
     /// the input and its padding.
     fn divided<'a>(&self, v: V<'a>, spatial: &[i64]) -> V<'a> {
         if let Some(divisor) = self.divisor {
@@ -153,7 +153,7 @@ impl Average {
                 let start = at * stride - padding;
                 start >= -margin && start + kernel <= size + margin
             };
-            // If the first and the last window are, so are those between, of which there may be very many.
+            // If the first and the last window are inside, so are those between, of which there may be very many.
             let count = sizes[d + 2];
             if count == 0 || inside(0) && inside(count - 1) {
                 let end = (count - 1) * stride - padding + kernel;
@@ -190,7 +190,7 @@ fn avg_pool_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     c.math.check()?;
     let attrs: Attrs =
         [Attr::Ints(spatial.clone())].into_iter().chain(average.attrs.clone()).collect();
-    // What is divided must be what such windows give.
+    // The gradient must have the sizes that such windows give.
     Op::SumPoolGrad.infer(&[&wide_dy.ty()], &attrs)?;
     let dx = c.math.op(Op::SumPoolGrad, &[average.divided(wide_dy, &spatial)], attrs);
     c.math.check()?;
@@ -210,21 +210,21 @@ fn tiled(outer: &[i64], inputs: &[i64], outputs: &[i64]) -> (Dims, Dims) {
     (sizes, axes)
 }
 
-/// Where window `q` of `to` over `from` elements ends; it begins at `q * from / to`, rounded down.
+/// The end of window `q` of `to` over `from` elements; it begins at `q * from / to`, rounded down.
 fn end<'a>(q: V<'a>, from: i64, to: i64) -> V<'a> {
     ((q + 1.0) * from as f64 + (to - 1) as f64) / to as f64
 }
 
-/// How many elements a window of `to` over `from` has at the most: at both ends as much of an element as can be is left out.
+/// The most elements that one of `to` windows over `from` has: as much as possible of its outermost ones lies outside of it.
 fn longest_window(from: i64, to: i64) -> i64 {
     let to = to.max(1) as i128;
     ((from as i128 + 2 * (to - 1)) / to) as i64
 }
 
-/// For each of `to` windows over `from` elements, which may overlap, its number and where its elements are, and some beyond; how
-/// many places these are.
+/// For each of `to` windows over `from` elements, which may overlap: its number, and the places of its elements and of some
+/// beyond; and the number of these places.
 fn windows(math: &Math, from: i64, to: i64) -> ([V<'_>; 2], i64) {
-    // Of a power of two, which many sizes have in common: what is beyond a window is left out anyway.
+    // A power of two, which many sizes share: places beyond a window are left out anyway.
     let longest = match longest_window(from, to) as u64 {
         0 => 0,
         exact => exact.checked_next_power_of_two().unwrap_or(exact) as i64,
@@ -236,7 +236,7 @@ fn windows(math: &Math, from: i64, to: i64) -> ([V<'_>; 2], i64) {
     ([q, q * from as f64 / to as f64 + j], longest)
 }
 
-/// `(self, output_size)` → the largest of every window, and where it is. What is beyond a window is its last element again.
+/// `(self, output_size)` → the largest of every window, and its place. Places beyond a window repeat its last element.
 fn adaptive_max<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     let x = c.tensor(0)?;
     let outputs = list(c, 1, n, &[1])?;
@@ -255,7 +255,7 @@ fn adaptive_max<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     let (mut kernel, mut places) = (Dims::new(), Vec::new());
     for (d, (&from, &to)) in inputs.iter().zip(&outputs).enumerate() {
         if to == 1 {
-            // All of it, as it is.
+            // A single window: the dimension as it is.
             c.math.guard(Guard::between(1, to, 1));
             kernel.push(from);
             places.push(c.math.iota(&[from], 0, DType::I64));
@@ -281,7 +281,7 @@ fn adaptive_max<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
         return crate::internal!("a pooling without two results");
     };
     c.math.check()?;
-    // From a place among what was taken to one in the input.
+    // From a place among the taken elements to one in the input.
     let (mut rest, mut index, mut stride) = (found, c.math.zeros(DType::I64, &found.sizes()), 1.0);
     for (&from, at) in inputs.iter().zip(places).rev() {
         let size = at.numel() as f64;
@@ -291,8 +291,8 @@ fn adaptive_max<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
     Ok([largest, index].map(|y| unbatched(y, x)).to_vec())
 }
 
-/// Sums over dimension `d` of `v`, in `to` windows that may overlap. Which elements a window has is no factor of them: 0 times
-/// infinity would be NaN.
+/// Sums over dimension `d` of `v`, in `to` windows that may overlap. Elements outside of a window are not multiplied by 0: 0
+/// times infinity would be NaN.
 fn window_sums<'a>(v: V<'a>, d: usize, to: i64) -> Result<V<'a>> {
     v.math().check()?;
     let from = v.sizes()[d];
@@ -306,7 +306,7 @@ fn window_sums<'a>(v: V<'a>, d: usize, to: i64) -> Result<V<'a>> {
     v.math().check().map(|()| sums)
 }
 
-/// `v` with what stands for each window over `from` elements of dimension `d` divided by how many elements that has.
+/// `v` with the value of each window over `from` elements of dimension `d` divided by the window's number of elements.
 fn averaged<'a>(v: V<'a>, d: usize, from: i64) -> V<'a> {
     let mut sizes: Dims = smallvec![1; v.rank()];
     sizes[d] = v.sizes()[d];
@@ -360,7 +360,7 @@ fn adaptive_backward<'a>(c: &Call<'a>, n: usize) -> Outs<'a> {
         v = (v / count as f64).reshape(&single).broadcast(&split).reshape(&full);
     } else {
         for (d, &size) in inputs.iter().enumerate() {
-            // An element is in the windows that it would have over them.
+            // An element is in those windows that its own window over them holds.
             v = window_sums(averaged(v, d + 2, size), d + 2, size)?;
         }
     }

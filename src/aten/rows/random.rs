@@ -1,5 +1,5 @@
 //! Random numbers. Every operator draws at most one number per element of its result or its operand, at the element's logical
-//! position, from the generator's seed and offset that stand after the schema's arguments.
+//! position, from the generator's seed and offset, which follow the schema's arguments.
 
 use super::{PLAIN, always};
 use crate::aten::call::{Call, wide};
@@ -60,12 +60,12 @@ const NORMAL: &[&str] = &[
     "float_Tensor_out",
 ];
 
-/// Exponential numbers are never 0: people divide by them.
+/// A lower bound of exponential numbers, which are never 0: programs divide by them.
 const SMALLEST: f64 = f32::EPSILON as f64 / 4.0;
 
-/// Of a tensor: every number is one, or it is an error.
+/// A tensor as probabilities: an error if an element is not one.
 fn probabilities(p: V) -> V {
-    // In f64 as it is: what is a little more than 1 there is no more in f32.
+    // In f64 as it is: a number slightly above 1 would be 1 in f32.
     let exact = if p.dtype() == DType::F64 { p } else { p.cast(DType::F32) };
     let holds = are_probabilities(exact).expected(Expectation::Probability);
     exact.cast(DType::F32) + holds.cast(DType::F32)
@@ -81,7 +81,7 @@ fn all(holds: V) -> V {
     holds.reduce(Op::All, &axes, false)
 }
 
-/// `(self, num_samples, replacement)`: columns, drawn by the weights of a row. Without replacement the first to arrive of
+/// `(self, num_samples, replacement)`: columns, drawn by the weights of a row. Without replacement, the first to arrive of
 /// Poisson processes with these rates (Efraimidis and Spirakis, 2006); with it, by the inverse of the running sum.
 fn multinomial<'a>(c: &Call<'a>) -> Outs<'a> {
     let weights = c.tensor(0)?;
@@ -131,19 +131,19 @@ fn multinomial<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![places])
 }
 
-/// Of a uniform number.
+/// An exponential number from a uniform one.
 fn exponential(u: V) -> V {
     -((-u).unary(Op::Log1p).min(-SMALLEST))
 }
 
-/// How many trials it takes until one succeeds, each with probability `p`: the first whole number that an exponential one with
+/// The number of trials until one succeeds, each with probability `p`: the first whole number that an exponential one with
 /// that rate does not exceed.
 fn geometric<'a>(u: V<'a>, p: V<'a>) -> V<'a> {
     let rate = -(-p).unary(Op::Log1p);
     (exponential(u) / rate).unary(Op::Ceil).max(1.0)
 }
 
-/// tan(πu/2) of numbers between -1 and 1. Near these u keeps few digits of what is missing to them, but 1 - |u| has them all.
+/// tan(πu/2) of numbers between -1 and 1. Near these, u keeps few digits of its distance from them, but 1 - |u| has them all.
 fn tangent<'a>(u: V<'a>) -> V<'a> {
     let sine = |v: V<'a>| (v * FRAC_PI_2).unary(Op::Sin);
     sine(u) / sine(1.0 - u.abs())
@@ -155,7 +155,7 @@ fn bernoulli<'a>(c: &Call<'a>, p: V<'a>) -> Outs<'a> {
     Ok(vec![c.random(&ty.sizes)?.lt(p.cast(DType::F32)).cast(ty.dtype)])
 }
 
-/// Draws for argument 0, and brings them to the distribution that the parameters (position, default) describe.
+/// Draws numbers for argument 0 and transforms them to the distribution with these parameters (position, default).
 fn shaped<'a, const M: usize>(
     c: &Call<'a>,
     draw: fn(&Call<'a>, &Ty) -> Result<V<'a>>,
@@ -168,7 +168,7 @@ fn shaped<'a, const M: usize>(
     Ok(vec![shape(drawn, c.parameters(parameters, compute)?).cast(ty.dtype)])
 }
 
-/// `(mean, std)`, of which one at least is a tensor: a normal number for each pair, in the dtype of the mean if that is one.
+/// `(mean, std)`, at least one a tensor: a normal number for each pair, in the dtype of the mean if that is a tensor.
 fn of_moments<'a>(c: &Call<'a>) -> Outs<'a> {
     let given = |i: usize| matches!(c.arg(i), Arg::Tensor(_));
     let dtype = c.ty(if given(0) { 0 } else { 1 })?.dtype;
@@ -178,15 +178,15 @@ fn of_moments<'a>(c: &Call<'a>) -> Outs<'a> {
         let holds = all(c.tensor(1)?.ge(0.0)).expected(Expectation::Deviations);
         deviation = deviation + holds.cast(compute);
     }
-    // A tensor that is given for the result may have more elements.
+    // A tensor given as `out=` may have more elements.
     let sizes = c.out(0).map_or_else(|| mean.sizes(), |ty| ty.sizes);
     let drawn = normal(c, &Ty::new(dtype, &sizes))?.cast(compute);
     Ok(vec![(drawn * deviation + mean).cast(dtype)])
 }
 
-/// From a bound, or 0, to below another one, or all that the dtype of argument 0 has from there; of floats without an upper bound the
-/// integers up to where they begin to miss some. The remainder of 64 random bits: that some remainders are of one number of bits
-/// more is seen in ranges that have a part of all 64 bits' numbers.
+/// Integers from a bound, or 0, to below another one, or to the last of the dtype of argument 0; for floats without an upper
+/// bound, to where they begin to miss integers. Each is the remainder of 64 random bits: some remainders have one number of
+/// bits more than others, which only shows in ranges that are a sizable part of all numbers of 64 bits.
 fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a> {
     let Ty { dtype, sizes } = c.ty(0)?;
     let int = |n: i64| c.math.constant_int(n, DType::I64);
@@ -196,11 +196,11 @@ fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a
     let rest = int(last.wrapping_add(1));
     let end = match (from, to) {
         (_, Some(to)) => bound(to)?,
-        // From the least number on all of 64 bits, whatever the dtype.
+        // From the least i64 on: all 64 bits, whatever the dtype.
         (Some(_), None) => first.eq(int(i64::MIN)).select(int(i64::MIN), rest),
         (None, None) => rest,
     };
-    // As numbers without signs, of which 0 is 2^64.
+    // As unsigned numbers, of which 0 is 2^64.
     let count = end - first;
     let bits = c.drawn(Op::RandomBits, &sizes)?;
     let unsigned = |v: V<'a>| v.binary(Op::Xor, int(i64::MIN));
@@ -210,7 +210,7 @@ fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a
     if from.is_none() && to.is_none() || !dtype.is_float() {
         return Ok(vec![drawn.cast(dtype)]);
     }
-    // What is rounded beyond a bound is the float next to it.
+    // A number that is rounded beyond a bound becomes the float next to it.
     let x = drawn.cast(dtype).cast(wide(dtype));
     let step = x.abs() * (1.25 * 0.5f64.powi(digits(dtype)));
     let is_below = x.cast(DType::F64).lt(first.cast(DType::F64));
@@ -220,7 +220,7 @@ fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a
     Ok(vec![reached.select(x - step, x).cast(dtype)])
 }
 
-/// Up to where a dtype has all integers.
+/// The last number up to which a dtype has all integers.
 fn last_integer(dtype: DType) -> Result<i64> {
     match dtype {
         _ if dtype.is_float() => Ok(1 << digits(dtype)),
@@ -229,7 +229,7 @@ fn last_integer(dtype: DType) -> Result<i64> {
     }
 }
 
-/// Binary digits of a float.
+/// Significant binary digits of a float.
 fn digits(dtype: DType) -> i32 {
     match dtype {
         DType::F16 => 11,
@@ -239,7 +239,7 @@ fn digits(dtype: DType) -> i32 {
     }
 }
 
-/// The numbers below argument 0 in random order: that of as many random numbers of 64 bits, of which no two are equal.
+/// The numbers below argument 0 in random order: that of as many random numbers of 64 bits, no two of them equal.
 fn permutation<'a>(c: &Call<'a>) -> Outs<'a> {
     let n = c.int(0, 0)?;
     let dtype = c.dtype(1)?.or(c.out(0).map(|ty| ty.dtype)).unwrap_or(DType::I64);
@@ -261,7 +261,7 @@ fn permutation<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![places.cast(dtype)])
 }
 
-/// In [0, 1): cut to the digits of a half dtype, which would round the largest ones up to 1.
+/// Uniform in [0, 1): truncated to the digits of a half dtype, where rounding would make the largest ones 1.
 fn uniform<'a>(c: &Call<'a>, ty: &Ty) -> Result<V<'a>> {
     let u = c.random(&ty.sizes)?;
     let steps = match ty.dtype {
@@ -271,8 +271,8 @@ fn uniform<'a>(c: &Call<'a>, ty: &Ty) -> Result<V<'a>> {
     Ok((u * steps).unary(Op::Floor) * (1.0 / steps))
 }
 
-/// The inverse of the distribution at a uniform number, as `jax.random.normal`: unlike the pairs of Box and Muller, which are
-/// others for an odd number of elements, it is one program for all sizes. None is infinite; the largest is 5.4.
+/// The inverse distribution function of a uniform number, as in `jax.random.normal`: unlike the pairs of Box and Muller, which
+/// differ for an odd number of elements, it is one program for all sizes. None is infinite; the largest is 5.4.
 fn normal<'a>(c: &Call<'a>, ty: &Ty) -> Result<V<'a>> {
     Ok(centred(c, ty)?.unary(Op::Erfinv) * SQRT_2)
 }

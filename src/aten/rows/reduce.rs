@@ -1,4 +1,4 @@
-//! Reductions, and what goes along one dimension.
+//! Reductions, and scans along one dimension.
 
 use super::elementary::log_add_exp;
 use super::{PLAIN, always, moving};
@@ -132,11 +132,11 @@ fn wrap_dims(listed: &[i64], rank: usize) -> Result<Dims> {
         }
         found.push(dim);
     }
-    // The one dimension of a scalar is none.
+    // The one dimension of a scalar is not a real one.
     Ok(if rank == 0 { Dims::new() } else { found })
 }
 
-/// How many elements of `x` go into one of the result.
+/// Number of elements of `x` that go into one of the result.
 fn count(x: V, axes: &[i64]) -> f64 {
     let sizes = x.sizes();
     axes.iter().map(|&a| sizes[a as usize] as f64).product()
@@ -150,7 +150,7 @@ fn total<'a>(x: V<'a>, axes: &[i64], keep: bool) -> V<'a> {
     }
 }
 
-/// Integers and bool are added up in i64, unless the caller names a dtype or an `out=` of one.
+/// Integers and bools are summed in i64, unless the caller names a dtype or an `out=` of one.
 fn sum_dtype(c: &Call, x: DType, asked: Option<DType>) -> DType {
     let natural = if x.is_float() || x.is_complex() { x } else { DType::I64 };
     let given = c.out(0).map(|ty| ty.dtype);
@@ -215,7 +215,7 @@ fn extreme_and_place<'a>(c: &Call<'a>, value: Op, index: Op) -> Outs<'a> {
     let axes: &[i64] = if x.rank() == 0 { &[] } else { &[dim as i64] };
     let place = place(x, index, dim, keep);
     if c.is_differentiated() && x.rank() > 0 {
-        // The one that is named moves, not all that are equal.
+        // The gradient goes to the element that is named, not to all that are equal.
         let at = if keep { place } else { place.unsqueeze(dim) };
         let chosen = c.math.op(Op::Gather, &[x, at], smallvec![Attr::Int(dim as i64)]);
         return Ok(vec![chosen.reshape(&place.sizes()), place]);
@@ -251,12 +251,12 @@ fn logical<'a>(c: &Call<'a>, op: Op, which: Axes) -> Outs<'a> {
         let name = if op == Op::All { "all" } else { "any" };
         return invalid!("{name} only supports bool tensor for result, got: {}", out.dtype);
     }
-    // PyTorch answers u8 with u8.
+    // PyTorch returns u8 for u8.
     let dtype = if x.dtype() == DType::U8 { DType::U8 } else { DType::Bool };
     Ok(vec![x.cast(DType::Bool).reduce(op, &axes, keep).cast(dtype)])
 }
 
-/// Variance over the dimensions of argument 1 with correction 2, and the mean.
+/// Variance over the dimensions of argument 1 with the correction of argument 2, and the mean.
 fn variance<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>)> {
     let (variance, mean, dtype) = moments(c)?;
     Ok((variance.cast(dtype), mean))
@@ -267,14 +267,14 @@ fn deviation<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>)> {
     Ok((still_at_zero(c, variance).sqrt().cast(dtype), mean))
 }
 
-/// `x`, without a slope at 0: that of a root is infinite there, and PyTorch's norms and deviations
+/// `x`, without a slope at 0: the slope of a root is infinite there, and PyTorch's norms and deviations
 /// have none.
 pub fn still_at_zero<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
     moving(c, x, |x| x.ne(0.0))
 }
 
-/// Variance in the dtype of computation, the mean, and the dtype of the variance: real, of complex numbers too, whose distance
-/// from the mean counts.
+/// Variance in the dtype of computation, the mean, and the dtype of the variance: real even for complex numbers, whose
+/// distance from the mean counts.
 fn moments<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>, DType)> {
     let x = c.tensor(0)?;
     let dtype = x.dtype();
@@ -282,7 +282,7 @@ fn moments<'a>(c: &Call<'a>) -> Result<(V<'a>, V<'a>, DType)> {
     let axes = axes(c, Some(1), x.rank())?;
     let n = count(x, &axes);
     let is_complex = dtype.is_complex();
-    // Parts lie along one dimension more.
+    // The parts are a further, last dimension.
     let x = if is_complex { x.pairs() } else { x.cast(wide(dtype)) };
     let mean = x.reduce(Op::Sum, &axes, true) / n;
     let away = x - mean;
@@ -325,7 +325,7 @@ fn norm<'a>(c: &Call<'a>, order: f64, dtype: Option<DType>) -> Outs<'a> {
 
 fn norm_over<'a>(c: &Call<'a>, x: V<'a>, order: f64, axes: &[i64], keep: bool) -> V<'a> {
     let total = |terms: V<'a>| terms.reduce(Op::Sum, axes, keep);
-    // The norm of one number is its size, though its power may be no number of the type.
+    // The norm of one number is its size, even if its power is not representable.
     if order != 0.0 && count(x, axes) == 1.0 {
         total(x.abs())
     } else if order == 2.0 {
@@ -345,7 +345,7 @@ fn norm_over<'a>(c: &Call<'a>, x: V<'a>, order: f64, axes: &[i64], keep: bool) -
     }
 }
 
-/// `(self, p, dim, maxnorm)`: what is at each place of a dimension, made smaller to that norm if it is larger.
+/// `(self, p, dim, maxnorm)`: scales the slice at each place of a dimension down to that norm if its own is larger.
 fn renorm<'a>(c: &Call<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
     let (order, dim) = (c.float(1, 2.0)?, c.dim(2, 0, x.rank())? as i64);
@@ -388,13 +388,13 @@ fn prod_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![of_prod(x.cast(dy.dtype()), dy, &axes, !c.has(2)).cast(x.dtype())])
 }
 
-/// Sums or products of the elements up to each.
+/// Running sums or products.
 fn running<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
     let x = c.tensor(0)?;
     let dtype = sum_dtype(c, x.dtype(), c.dtype(2)?);
     let dim = c.dim(1, 0, x.rank())?;
     let terms = at_least_1d(x).cast(dtype);
-    // Whether any so far is true, or all are: that the sum is some, or the product 1.
+    // Whether any element so far is true, or all are: whether the sum is not 0, or the product is 1.
     let terms = if dtype == DType::Bool { terms.cast(DType::I64) } else { terms };
     let along = |terms: V<'a>| c.math.op(op, &[terms], smallvec![Attr::Int(dim as i64)]);
     let y = match dtype.is_complex() {
@@ -404,13 +404,13 @@ fn running<'a>(c: &Call<'a>, op: Op) -> Outs<'a> {
     Ok(vec![y.reshape(&x.sizes()).cast(dtype)])
 }
 
-/// In the reversed order.
+/// A key that reverses the order.
 fn reversed(x: V) -> V {
     if x.dtype().is_float() { -x } else { x.not() }
 }
 
-/// The first elements of an order so far, and where each is: the last of equals and of NaN, which precedes all. `key` brings it to
-/// that of descending numbers.
+/// The first element so far in an order, and its place: the last of equals and of NaN, which precedes all. `key` turns the
+/// order into that of descending numbers.
 fn running_extreme<'a>(c: &Call<'a>, key: fn(V<'a>) -> V<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
     let axis = c.dim(1, 0, x.rank())? as i64;
@@ -423,7 +423,7 @@ fn running_extreme<'a>(c: &Call<'a>, key: fn(V<'a>) -> V<'a>) -> Outs<'a> {
     Ok([values, places].map(|v| v.reshape(&x.sizes())).to_vec())
 }
 
-/// log(sum(exp(x))) of the elements up to each: of the last 1, 2, 4, … of them.
+/// Running log(sum(exp(x))), over the last 1, 2, 4, … elements in turn.
 fn logcumsumexp<'a>(c: &Call<'a>) -> Outs<'a> {
     let x = c.tensor(0)?;
     let dim = c.dim(1, 0, x.rank())?;
@@ -437,7 +437,7 @@ fn logcumsumexp<'a>(c: &Call<'a>) -> Outs<'a> {
         y = log_add_exp(before, y);
         step *= 2;
     }
-    // As many rounds as these sizes need.
+    // The number of rounds depends on the size.
     let least = (step / 2 + 1).min(sizes[dim]);
     c.math.guard(Guard::between(least, sizes[dim], step));
     Ok(vec![y.reshape(&x.sizes()).cast(x.dtype())])
@@ -458,7 +458,7 @@ fn logsumexp<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![(log + top.reshape(&log.sizes())).cast(dtype)])
 }
 
-/// `(self, bins, min, max)`: how many elements lie in each of `bins` equal parts of [min, max], both included; of the
+/// `(self, bins, min, max)`: the number of elements in each of `bins` equal parts of [min, max], both included, or of the
 /// elements' own range if that is empty. Integers are counted as PyTorch's CUDA kernel counts them: a part is found by a
 /// division of integers. A range that is not finite is refused.
 fn histc<'a>(c: &Call<'a>) -> Outs<'a> {

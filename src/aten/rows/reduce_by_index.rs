@@ -1,4 +1,4 @@
-//! Elements that are reduced where an index says: `scatter_reduce`, `index_reduce`, and `scatter` with a reduction.
+//! Reductions of elements into the places that an index names: `scatter_reduce`, `index_reduce`, `scatter` with a reduction.
 
 use super::always;
 use super::index::{are_rows_of, at_least_1d, beginning, scattered, sum_dtype};
@@ -23,7 +23,7 @@ pub const ROWS: &[Row] = &[
     .refuses(always),
 ];
 
-/// That a name stands for; `None` for the mean.
+/// The reduction with this name; `None` for the mean.
 fn named(name: &str) -> Result<Option<Reduction>> {
     Ok(Some(match name {
         "sum" | "add" => Reduction::Sum,
@@ -73,8 +73,8 @@ fn scatter_with_reduction<'a>(c: &Call<'a>) -> Outs<'a> {
     reduced(c, (index, source), true)
 }
 
-/// Argument 0 with the elements of `source`, reduced as argument 4 says where `index`, of their sizes, names one place along
-/// argument 1; with what was there, or in its stead.
+/// Argument 0 with the elements of `source` reduced, as argument 4 says, at the places along dimension argument 1 that
+/// `index`, of their sizes, names; with the old elements there, or in their stead.
 fn reduced<'a>(c: &Call<'a>, (index, source): (V<'a>, V<'a>), include_self: bool) -> Outs<'a> {
     let (x, how) = (c.tensor(0)?, named(c.text(4)?)?);
     let dim = c.dim(1, 0, x.rank())?;
@@ -95,7 +95,7 @@ fn reduced<'a>(c: &Call<'a>, (index, source): (V<'a>, V<'a>), include_self: bool
         None => {
             let ones = |v: V<'a>| c.math.full(1.0, compute, &v.sizes());
             let sum = onto(base, source, Reduction::Sum);
-            // Where nothing came, one divides.
+            // Where no element came, the divisor is 1.
             let count = onto(ones(base), ones(source), Reduction::Sum);
             let mean = sum / count;
             if compute.is_float() { mean } else { floored(mean, sum, count) }
@@ -104,7 +104,7 @@ fn reduced<'a>(c: &Call<'a>, (index, source): (V<'a>, V<'a>), include_self: bool
     Ok(vec![y.cast(x.dtype()).reshape(&x.sizes())])
 }
 
-/// What changes nothing that it is reduced with, of the type of `x`.
+/// The neutral element of a reduction, in the type of `x`.
 fn neutral<'a>(x: V<'a>, how: Reduction) -> V<'a> {
     let (math, dtype) = (x.math(), x.dtype());
     let (least, greatest) = match dtype.is_float() {

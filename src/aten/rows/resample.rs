@@ -1,5 +1,5 @@
 //! Reading between elements and beyond edges: padding by reflection or replication, interpolation to other sizes. Each is
-//! a sum of elements that are taken, with weights.
+//! a weighted sum of elements.
 
 use super::adjoint::pullback;
 use super::index::take;
@@ -77,7 +77,7 @@ pub const ROWS: &[Row] = &[
 
 // ---- padding
 
-/// What lies beyond an edge: the inside mirrored at the last element, or that element again.
+/// The elements beyond an edge: the inside mirrored at the last element, or that element again.
 #[derive(Clone, Copy, PartialEq)]
 enum Edge {
     Reflected,
@@ -85,7 +85,7 @@ enum Edge {
 }
 
 /// `x` with its last dimension padded by the first two numbers, the one before it by the next two, and so on; negative
-/// ones cut off.
+/// ones crop.
 fn padded<'a>(x: V<'a>, padding: &[i64], edge: Edge) -> Result<V<'a>> {
     let sizes = x.sizes();
     let mut y = x;
@@ -117,7 +117,7 @@ fn padded<'a>(x: V<'a>, padding: &[i64], edge: Edge) -> Result<V<'a>> {
     Ok(y)
 }
 
-/// Argument `i`, two numbers for each of `n` dimensions of what has `rank`.
+/// Argument `i`, two numbers for each of `n` dimensions of a tensor of `rank`.
 fn padding(c: &Call, i: usize, n: usize, rank: usize) -> Result<Dims> {
     match c.ints(i)? {
         Some(list) if list.len() == 2 * n && rank >= n => Ok(list),
@@ -143,7 +143,7 @@ fn pad_backward<'a>(c: &Call<'a>, n: usize, edge: Edge) -> Outs<'a> {
     adjoint(c, dy, &sizes, |x| padded(x, &padding, edge))
 }
 
-/// The gradient of what is linear in a tensor of `sizes`, in the dtype of `dy`.
+/// The gradient of a linear formula of a tensor of `sizes`, in the dtype of `dy`.
 pub fn adjoint<'a>(
     c: &Call<'a>,
     dy: V<'a>,
@@ -173,25 +173,25 @@ pub enum Kind {
     Cubic,
 }
 
-/// Which elements a result is made of, and how much of each: of the sizes of the places that are asked for.
+/// The elements that contribute to a result, and their weights, in the sizes of the places asked for.
 pub struct Tap<'a> {
     pub index: V<'a>,
-    /// All of it when there is none.
+    /// 1 if there is none.
     pub weight: Option<V<'a>>,
 }
 
-/// One dimension, from `from` elements to `to`; what `scale` (result per input) says of the distance of neighbours goes
-/// first.
+/// One dimension, from `from` elements to `to`. Unless `align` is set, `scale` (result per input), if given, determines the
+/// distance of neighbours.
 pub struct Axis {
     pub from: i64,
     pub to: i64,
     scale: Option<f64>,
-    /// Whether the first and last elements lie over each other, rather than the edges.
+    /// Whether the centres of the first and last elements are aligned, rather than their edges.
     align: bool,
 }
 
 impl Axis {
-    /// How far apart neighbours of the result lie, in elements of the input.
+    /// The distance of neighbours in the result, in elements of the input.
     pub fn spacing<'a>(&self, math: &'a Math, dtype: DType) -> V<'a> {
         let number = |n: i64| math.constant(n as f64, dtype);
         math.guard(Guard::order(self.to, 1).filter(|_| self.align));
@@ -207,14 +207,14 @@ impl Axis {
         self.scale.is_some_and(|scale| scale != 1.0)
     }
 
-    /// Whether the sizes differ. Where they do not, elements may stay, whatever the scale says: then no template is for both.
+    /// Whether the sizes differ. Where they do not, elements may stay, whatever the scale: no template covers both cases.
     pub fn changes(&self, math: &Math) -> bool {
         math.guard(Guard::order(self.from, self.to).filter(|_| self.has_scale()));
         self.from != self.to
     }
 
-    /// The least whole number that is no less than `reach` distances of the result's neighbours, or `reach` elements of the
-    /// input if those lie farther apart.
+    /// `reach` times the distance of the result's neighbours, rounded up, or `reach` elements of the input if these lie farther
+    /// apart.
     pub fn most_reached(&self, math: &Math, reach: i64) -> i64 {
         let scale = self.scale.filter(|&scale| scale > 0.0 && !self.align);
         if let Some(scale) = scale {
@@ -264,7 +264,7 @@ impl Axis {
         }
     }
 
-    /// `x` with this as dimension `d`.
+    /// `x` with this as its dimension `d`.
     fn apply<'a>(&self, x: V<'a>, d: usize, kind: Kind, dtype: DType) -> V<'a> {
         let mut column = Dims::from_elem(1, x.rank());
         column[d] = self.to;
@@ -277,7 +277,7 @@ impl Axis {
     }
 }
 
-/// Weights of the two elements before and the two behind a place that lies `t` behind the second: Keys' cubic convolution
+/// Weights of the two elements before and the two after a place at distance `t` after the second: Keys' cubic convolution
 /// (1981) with a = -0.75.
 pub fn cubic_weights(t: V) -> [V; 4] {
     const A: f64 = -0.75;
@@ -286,7 +286,7 @@ pub fn cubic_weights(t: V) -> [V; 4] {
     [beyond(t + 1.0), within(t), within(1.0 - t), beyond(2.0 - t)]
 }
 
-/// The dimensions behind the first two of what has `sizes`, and is to have those of `to`. Arguments from `first` on: the
+/// The dimensions after the first two of a tensor of `sizes` that is resized to `to`. Arguments from `first` on: the
 /// scales.
 pub fn axes(c: &Call, sizes: &[i64], to: &[i64], align: bool, first: usize) -> Result<Vec<Axis>> {
     if sizes.len() != to.len() + 2 || sizes[1..].iter().chain(to).any(|&size| size < 1) {
@@ -301,8 +301,8 @@ pub fn axes(c: &Call, sizes: &[i64], to: &[i64], align: bool, first: usize) -> R
     (0..to.len()).map(axis).collect()
 }
 
-/// `x[n,c,s…]` with dimensions `s` of the sizes `to`, the last one first. Arguments from `first` on: for kinds that have
-/// it `align_corners`, then the scales.
+/// `x[n,c,s…]` with dimensions `s` resized to `to`, the last one first. Arguments from `first` on: `align_corners` for kinds
+/// that have it, then the scales.
 fn interpolated<'a>(
     c: &Call<'a>,
     x: V<'a>,

@@ -1,4 +1,4 @@
-//! Where numbers stand in a sorted list, and whether they are in a list at all.
+//! Places of numbers in a sorted list, and whether numbers are in a list at all.
 
 use super::index::take;
 use crate::aten::call::{Call, Rule};
@@ -42,16 +42,16 @@ pub const ROWS: &[Row] = &[
     .facts(CHECKS_INTEGERS),
 ];
 
-/// Up to how many elements are each compared with a number that is looked for, where more are sorted first.
+/// Lists of at most this many elements are compared one by one, longer ones are sorted first.
 const FEW: i64 = 16;
 
 fn place_dtype(c: &Call, at: usize) -> Result<DType> {
     Ok(if c.bool(at, false)? { DType::I32 } else { DType::I64 })
 }
 
-/// The first place in the last dimension of `sorted` before which `x` could stand and keep the order; with `right`, the
-/// last one. `sorted` is a list, or has the leading sizes of `x`. NaN compares with nothing, so where one is in `sorted` the
-/// answer depends on what is looked at: the middle of what is left, as in PyTorch.
+/// The first place in the last dimension of `sorted` at which `x` could be inserted and keep the order; with `right`, the
+/// last one. `sorted` is a list, or has the leading sizes of `x`. NaN compares with nothing, so with one in `sorted` the
+/// result depends on which elements are read: the middle of the remaining range, as in PyTorch.
 pub fn bound<'a>(sorted: V<'a>, x: V<'a>, right: bool) -> Result<V<'a>> {
     let math = x.math();
     let (sizes, rank) = (x.sizes(), sorted.rank());
@@ -65,7 +65,7 @@ pub fn bound<'a>(sorted: V<'a>, x: V<'a>, right: bool) -> Result<V<'a>> {
         1 => take(sorted, at, 0),
         _ => math.op(Op::Gather, &[sorted, at], smallvec![Attr::Int(rank as i64 - 1)]),
     };
-    // Each round halves what is left, whose size has so many bits.
+    // Each round halves the remaining range, so there is one for each bit of its size.
     let half = 1 << n.ilog2();
     math.guard(Guard::between(half, n, half - 1 + half));
     let mut end = math.full(n as f64, DType::I64, &sizes);

@@ -42,7 +42,7 @@ fn lgamma<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
 }
 
 /// The derivative of log Γ: its asymptotic series from 10 on (Abramowitz and Stegun, 6.3.18), below it by ψ(x) =
-/// ψ(x + 1) - 1/x, and of what is negative by ψ(1 - x) - π / tan(πx). NaN at negative whole numbers, infinite at 0.
+/// ψ(x + 1) - 1/x, and for negative numbers by ψ(1 - x) - π / tan(πx). NaN at negative whole numbers, infinite at 0.
 fn digamma<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
     let reflects = x.lt(0.0);
     let (given, below) = (x, moving(c, x, |_| reflects));
@@ -71,7 +71,7 @@ fn digamma<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
     let y = reflects.select(above - PI * part.unary(Op::Cos) / part.unary(Op::Sin), above);
     let whole = reflects.and(x.eq(x.unary(Op::Trunc)));
     let y = whole.select(moving(c, y, |_| whole) * f64::NAN, y);
-    // 1 / 0 has the other zero's sign.
+    // At 0 the sign is the opposite of the zero's.
     let y = x.eq(0.0).select(-1.0 / given, y);
     x.eq(f64::INFINITY).select(x, y)
 }

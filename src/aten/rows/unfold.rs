@@ -50,7 +50,7 @@ impl Windows {
         self.kernel.iter().fold(1, |n, &size| n.saturating_mul(size))
     }
 
-    /// How many windows lie along dimension `d` of `size` elements.
+    /// Number of windows along dimension `d` of `size` elements.
     fn count(&self, d: usize, size: i64) -> i64 {
         let reach = self.dilation[d].saturating_mul(self.kernel[d] - 1).saturating_add(1);
         let room = size.saturating_add(self.padding[d].saturating_mul(2)).saturating_sub(reach);
@@ -101,7 +101,7 @@ fn im2col<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![if x.rank() == 3 { y.reshape(&y.sizes()[1..]) } else { y }])
 }
 
-/// `(self, output_size, kernel_size, dilation, padding, stride)`: windows add up where they overlap.
+/// `(self, output_size, kernel_size, dilation, padding, stride)`: overlapping windows are summed.
 fn col2im<'a>(c: &Call<'a>) -> Outs<'a> {
     let (x, windows) = (c.tensor(0)?, Windows::new(c, 2)?);
     let (columns, kernel) = (batched(x, 1)?, windows.kernel_numel());
@@ -131,12 +131,12 @@ fn col2im<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![if x.rank() == 2 { y.reshape(&y.sizes()[1..]) } else { y }])
 }
 
-/// `(grad_in, input_sizes, dim, size, step)`: of the windows of `size` elements, `step` apart, that `Tensor.unfold` has in a last
-/// dimension of their own. They add up where they overlap.
+/// `(grad_in, input_sizes, dim, size, step)`: the gradient of `Tensor.unfold`, whose windows of `size` elements, `step` apart,
+/// lie along a last dimension of their own. They add up where they overlap.
 fn unfold_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     let (dy, sizes) = (c.tensor(0)?, c.ints(1)?.unwrap_or_default());
     let (dim, size, step) = (c.dim(2, 0, sizes.len())?, c.int(3, 1)?, c.int(4, 1)?);
-    // A number is a line of one element, with one window.
+    // A scalar is a line of one element, with one window.
     let line = if sizes.is_empty() { Dims::from_elem(1, 1) } else { sizes.clone() };
     if size < 0 || step < 1 || size > line[dim] {
         return invalid!(
@@ -153,7 +153,7 @@ fn unfold_backward<'a>(c: &Call<'a>) -> Outs<'a> {
     }
     let (dtype, compute, rank) = (dy.dtype(), sum_dtype(dy.dtype()), line.len());
     let dy = dy.broadcast(&expected).reshape(&joined(&windows, &[size])).cast(compute);
-    // Each window stands where its dimension was.
+    // The elements of each window move next to the dimension of the windows.
     let behind = dim as i64 + 1..rank as i64;
     let order: Dims = (0..=dim as i64).chain([rank as i64]).chain(behind).collect();
     let mut elements = line.clone();
@@ -175,7 +175,7 @@ fn image(x: &[i64]) -> Result<(&[i64], [i64; 3])> {
     }
 }
 
-/// The dimensions in front as they are, those behind in the order `inner`.
+/// `x` with its first `outer` dimensions as they are, the others in the order `inner`.
 fn reordered<'a>(x: V<'a>, outer: usize, inner: &[usize]) -> V<'a> {
     let perm: Dims = (0..outer).chain(inner.iter().map(|d| outer + d)).map(|d| d as i64).collect();
     x.transpose(&perm)

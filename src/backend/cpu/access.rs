@@ -1,8 +1,8 @@
 //! Operands at run time: slices of memory from addresses. The one place where numbers become references.
 //!
-//! **Invariant:** every slice lies within what the operand's layout covers. That the memory exists, is initialised
-//! as far as it is read, and is nobody else's while a step runs is the contract of [`Call`]; that the writes of a
-//! step overlap neither each other nor its reads (but for in-place operands) is what `plan::check` proves.
+//! **Invariant:** every slice lies within the range that the operand's layout covers. That the memory exists, is
+//! initialised as far as it is read, and is nobody else's while a step runs is the contract of [`Call`]; that the
+//! writes of a step overlap neither each other nor its reads (but for in-place operands) is proved by `plan::check`.
 #![expect(unsafe_code, reason = "slices from the addresses of a call")]
 
 use crate::backend::Call;
@@ -13,7 +13,7 @@ use crate::op::array::{filled, refuse};
 use crate::plan::{MemRef, Operand};
 use crate::shape::Layout;
 
-/// Types that any bytes of their size are a value of.
+/// Types for which any bytes of their size are a valid value.
 pub trait Plain: Copy + Default + Send + Sync + 'static {}
 impl Plain for u8 {}
 impl Plain for i8 {}
@@ -27,8 +27,8 @@ impl Plain for u128 {}
 impl Plain for f32 {}
 impl Plain for f64 {}
 
-/// So many zeros. What of them is never touched takes no memory where there are many: the system
-/// gives pages of zeros. Panics as [`reserved`](crate::op::array::reserved).
+/// `count` zeros. Of many, those that are never touched take no memory: the system gives pages of zeros. Panics as
+/// [`reserved`](crate::op::array::reserved).
 pub fn zeroed<T: Plain>(count: usize) -> Vec<T> {
     let Ok(layout) = std::alloc::Layout::array::<T>(count) else { refuse::<T>(count) };
     if layout.size() == 0 {
@@ -39,8 +39,7 @@ pub fn zeroed<T: Plain>(count: usize) -> Vec<T> {
     if memory.is_null() {
         refuse::<T>(count);
     }
-    // SAFETY: allocated by the global allocator with the layout of so many `T`, of which zeros are
-    // a value.
+    // SAFETY: allocated by the global allocator with the layout of `count` values of `T`, for which zeros are valid.
     unsafe { Vec::from_raw_parts(memory.cast(), count, count) }
 }
 
@@ -114,7 +113,7 @@ impl Bound {
     /// `len` flat elements from index `at`.
     ///
     /// # Panics
-    /// When they are not within what the layout covers, or the operand is not memory.
+    /// If they are not within the range that the layout covers, or the operand is not memory.
     #[inline]
     pub fn slice<T: Plain>(&self, at: i64, len: usize) -> &[T] {
         if len == 0 {
@@ -163,7 +162,7 @@ impl Bound {
     /// The bytes of a dense operand in memory.
     ///
     /// # Panics
-    /// When it is neither.
+    /// If it is not dense or not in memory.
     pub fn bytes_of_dense(&self) -> &[u8] {
         let (start, len) = self.dense_bytes();
         if len == 0 {

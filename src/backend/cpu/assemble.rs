@@ -23,13 +23,13 @@ pub fn concat(attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the result that are a task.
+/// Bytes of the result per task.
 const TASK: usize = 1 << 16;
 
-/// Bytes at a time from which on they are copied as such.
+/// Average bytes of a run from which on runs are copied as bytes.
 const RUN: usize = 64;
 
-/// [`concat`] of dense operands, run by run; false, and nothing is done, where some are not, or runs are short.
+/// [`concat`] of dense operands, run by run; `false`, with nothing done, if some are not dense or runs are short.
 fn join(dim: usize, reads: &[Bound], write: &Bound) -> bool {
     let is_dense = |b: &Bound| b.layout.is_contiguous();
     if !is_dense(write) || !reads.iter().all(is_dense) || write.numel() == 0 {

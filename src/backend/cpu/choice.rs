@@ -1,8 +1,8 @@
-//! Who multiplies matrices of f32 that are not small where oneDNN was found: measured at the first block or product of each class,
-//! on one thread, and kept on disk by processor.
+//! The choice of a multiplier for matrices of f32 that are not small, where oneDNN was found: measured at the first block or
+//! product of each class, on one thread, and kept on disk by processor.
 //!
-//! **Invariant:** what a class gets does not change while the backend is open, nor from process to process as long as the folder
-//! keeps it; where nothing can be kept nothing is measured. So bits depend neither on threads nor on the run.
+//! **Invariant:** the multiplier of a class does not change while the backend is open, nor from process to process as long as
+//! the folder keeps it; where nothing can be kept nothing is measured. So bits depend neither on threads nor on the run.
 
 use super::isa::{self, Isa};
 use crate::cache::disk::{Disk, Entry};
@@ -10,7 +10,7 @@ use crate::cache::key::Key;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// What multiplies matrices of f32: loops of our own ([`super::panels`]), a library, and what there is on every processor.
+/// Multipliers of f32 matrices: loops of our own ([`super::panels`]), a library, and portable code for every processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multiplier {
     Panels,
@@ -30,7 +30,7 @@ impl Multiplier {
     }
 }
 
-/// Blocks, or products, for which the same multiplier is the fastest, it is assumed.
+/// Blocks, or products, for which the same multiplier is assumed to be the fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     pub a: Lie,
@@ -39,25 +39,25 @@ pub struct Class {
     rows: usize,
     columns: usize,
     terms: usize,
-    /// Of a product of several such blocks, whose operands are packed once where our own loops multiply.
+    /// Whether these are products of several such blocks, whose operands are packed once where our own loops multiply.
     packed: bool,
 }
 
-/// How an operand lies: in rows or in columns, and whether they are far from each other.
+/// Layout of an operand: dense rows or dense columns, and whether these are far from each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie {
     pub by_rows: bool,
     pub far: bool,
 }
 
-/// The most of a class, and what it is measured with.
+/// The largest size of a class, and the size that it is measured with.
 const SIDES: [(usize, usize); 3] = [(16, 8), (100, 64), (usize::MAX, 256)];
 const TERMS: [(usize, usize); 2] = [(128, 64), (usize::MAX, 384)];
-/// Elements from row to row, or from column to column, from which on they are far apart.
+/// Distance between rows, or between columns, in elements, from which on they are far apart.
 const FAR: usize = 512;
 
 impl Lie {
-    /// By the strides of rows and of columns; `None` if neither are dense.
+    /// By the strides of rows and of columns; `None` if neither rows nor columns are dense.
     fn of(strides: (usize, usize)) -> Option<Lie> {
         let (by_rows, pitch) = match strides {
             (pitch, 1) => (true, pitch),
@@ -71,7 +71,7 @@ impl Lie {
 impl Class {
     const COUNT: usize = 2 * 4 * 4 * SIDES.len() * SIDES.len() * TERMS.len();
 
-    /// Of a block of so many rows, terms and columns, by the strides of its operands; `None` where they lie otherwise.
+    /// The class of a block with these rows, terms and columns, by the strides of its operands; `None` for other layouts.
     pub fn of(
         [rows, terms, columns]: [usize; 3],
         a: (usize, usize),
@@ -84,7 +84,7 @@ impl Class {
         Some(Class { a, b, rows, columns, terms: place(&TERMS, terms), packed: false })
     }
 
-    /// As [`Class::of`], of a product that is cut into blocks of this class.
+    /// The class of products that are cut into blocks of this class.
     pub fn of_product(self) -> Class {
         Class { packed: true, ..self }
     }
@@ -112,7 +112,7 @@ impl Class {
         [SIDES[self.rows].1, TERMS[self.terms].1, SIDES[self.columns].1]
     }
 
-    /// Who is chosen where nothing can be measured.
+    /// The multiplier where nothing can be measured.
     pub fn unmeasured(self) -> Multiplier {
         let [rows, _, columns] = self.size();
         match self.packed {
@@ -147,9 +147,9 @@ impl fmt::Display for Class {
     }
 }
 
-/// Who multiplies where nothing is measured. With AVX2 loops of our own do where rows or columns are far apart (1.04 to 2.3 times
-/// as fast on Zen 3, else 0.8 to 1.2), with AVX-512 where few rows or columns meet columns of b (0.97 to 1.5 times on Zen 4, else
-/// 0.9 to 1).
+/// The multiplier where nothing is measured. With AVX2 it is our own loops where rows or columns are far apart (1.04 to
+/// 2.3 times as fast on Zen 3, else 0.8 to 1.2), with AVX-512 where few rows or columns meet columns of b (0.97 to 1.5
+/// times on Zen 4, else 0.9 to 1).
 pub fn unmeasured(a: Lie, b: Lie, (rows, columns): (usize, usize)) -> Multiplier {
     let suits = match isa::current() {
         Isa::Avx512 => !b.by_rows && rows >= 16 && rows.min(columns) <= 100,
@@ -158,15 +158,15 @@ pub fn unmeasured(a: Lie, b: Lie, (rows, columns): (usize, usize)) -> Multiplier
     if suits && fills(rows, columns) { Multiplier::Panels } else { Multiplier::OneDnn }
 }
 
-/// Whether tiles of our own loops are filled.
+/// Whether such a block fills the tiles of our own loops.
 pub fn fills(rows: usize, columns: usize) -> bool {
     rows >= 8 && columns >= 16
 }
 
-/// What was measured on this processor, with one library.
+/// Choices measured on this processor, with one library.
 pub struct Choices {
     disk: Disk,
-    /// What it depends on.
+    /// The processor, instructions, library and version that they depend on.
     machine: String,
     of_class: Box<[OnceLock<Multiplier>]>,
 }
@@ -178,7 +178,7 @@ impl Choices {
         Choices { disk, machine, of_class: (0..Class::COUNT).map(|_| OnceLock::new()).collect() }
     }
 
-    /// Rows, terms and columns of the classes that were met, how their operands lie, and who multiplies them.
+    /// The classes that were met (rows, terms, columns and layouts of operands), and their multipliers.
     pub fn made(&self) -> Vec<(String, &'static str)> {
         let of =
             |class: Class| Some((class.to_string(), self.of_class[class.index()].get()?.name()));
@@ -190,7 +190,7 @@ impl Choices {
         Key::new(vec![("multiplier", multiplier), ("machine", self.machine.clone().into_bytes())])
     }
 
-    /// What `measure` finds to be the fastest the first time, from then on the same.
+    /// The multiplier of a class: `measure` finds it the first time, from then on it is the same.
     pub fn of(&self, class: Class, measure: impl FnOnce() -> Multiplier) -> Multiplier {
         *self.of_class[class.index()].get_or_init(|| {
             let key = self.key(class);
@@ -203,7 +203,7 @@ impl Choices {
                 Entry::Closed(_) => class.unmeasured(),
                 Entry::Absent(claim) => {
                     self.disk.store(&key, &[measure() as u8], claim).ok();
-                    // One that is not kept would be another one in the next process.
+                    // A choice that is not kept could be another one in the next process.
                     match self.disk.find(&key, known).0 {
                         Entry::Found(by) => by,
                         _ => class.unmeasured(),

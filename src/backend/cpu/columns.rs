@@ -1,5 +1,5 @@
-//! Sums of columns of floats as they lie in memory, which gradients of biases are: some rows at a time in f32, and those
-//! in f64. What is computed before it is added comes from tiles instead ([`super::reduce`]).
+//! Sums of columns of floats as they lie in memory, such as gradients of biases: groups of rows are summed in f32, and
+//! the groups in f64. Values that are computed before they are summed come from tiles instead ([`super::reduce`]).
 
 use super::access::Plain;
 use super::element::{Bf16, F16, Stored};
@@ -15,7 +15,7 @@ use crate::plan::{LoopBody, MemRef, Operand};
 const GROUP: usize = 16;
 /// Columns whose sums stay in the first-level cache.
 const WIDTH: usize = 1024;
-/// Columns that one task adds up: longer runs are fetched ahead better.
+/// Columns that one task adds up: longer runs are prefetched better.
 pub const WIDEST: usize = 4 * WIDTH;
 
 /// Whether `op` over the first of two dimensions only adds up rows in memory.
@@ -23,7 +23,7 @@ pub fn suits(op: Op, body: &LoopBody, reads: &[Operand], walks: &[Walk]) -> bool
     let [read] = reads else { return false };
     let is_memory = !matches!(read.mem, MemRef::Scalar(_) | MemRef::Index);
     let in_f32 = matches!(read.dtype, DType::F32 | DType::F16 | DType::BF16);
-    // What is held in f32 anyway.
+    // Such a cast changes nothing: values are held in f32 anyway.
     let as_it_is = body.instrs.is_empty()
         || matches!(&body.instrs[..], [cast] if cast.op == Op::Cast && cast.dtype == DType::F32);
     let along_rows = walks[0].strides[1] == 1 && walks[0].strides[0] >= 0;

@@ -37,7 +37,7 @@ pub fn dense(operand: &Bound, pool: &Arc<Pool>) -> Result<Dense> {
     Ok(copied)
 }
 
-/// Dense memory for what belongs to `write`: that operand itself if it is dense, else memory to be copied back.
+/// Dense memory for the result `write`: that operand itself if it is dense, else memory to be copied back.
 pub fn to_write(write: &Bound, pool: &Arc<Pool>) -> Result<Dense> {
     if write.layout.is_contiguous() {
         return Ok(Dense { bound: write.clone(), memory: None });
@@ -54,7 +54,7 @@ pub fn fresh(operand: &Bound, pool: &Arc<Pool>) -> Result<Dense> {
 }
 
 impl Dense {
-    /// Brings the elements where they belong, after [`to_write`].
+    /// Copies the elements to `write`, if [`to_write`] gave other memory.
     pub fn copy_back(&self, write: &Bound) -> Result<()> {
         if self.memory.is_some() { copy(&self.bound, write) } else { Ok(()) }
     }

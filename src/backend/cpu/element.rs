@@ -72,7 +72,7 @@ pub struct Bf16(pub u16);
 impl Plain for F16 {}
 impl Plain for Bf16 {}
 
-/// How elements of a type are transposed: as the bits they are.
+/// Element types that can be transposed, as their bits.
 pub trait Transposable: Plain {
     type Bits: Plain;
     fn of_bits(bits: Self::Bits) -> Self;
@@ -171,7 +171,7 @@ impl<S: Stored<L>, L: Copy> super::isa::Kernel for StoreRun<'_, S, L> {
     }
 }
 
-/// A matrix of `rows` of `to`, converted from columns that are `stride` apart.
+/// A matrix of `rows` rows in `to`, converted from columns that are `stride` apart.
 struct LoadTransposed<'a, S: Transposable, L> {
     from: &'a [S::Bits],
     stride: usize,
@@ -190,7 +190,7 @@ impl<S: Stored<L>, L> super::isa::Kernel for LoadTransposed<'_, S, L> {
         for c in (0..whole_columns).step_by(SIDE) {
             for r in (0..whole_rows).step_by(SIDE) {
                 S::transpose8x8::<V>(&from[c * stride + r..], stride, &mut square);
-                // The next tile goes on there.
+                // The next tile continues there.
                 V::prefetch(from.as_ptr().wrapping_add((c + r / SIDE % SIDE) * stride + rows + r));
                 let mut i = 0;
                 while i < SIDE {

@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-/// A plugin. Its client, which has threads, is made for the first module.
+/// An OpenXLA plugin. Its client, which has threads, is made for the first module.
 pub struct Engine {
     file: PathBuf,
     pub fingerprint: String,
     /// Where executables are kept for other processes, if anywhere.
     disk: Option<Disk>,
     client: Mutex<Option<Arc<Client>>>,
-    /// Those that some program has.
+    /// Executables that some program holds.
     known: Mutex<HashMap<Arc<Body>, Weak<Executable>>>,
     compiled: AtomicU64,
     loaded: AtomicU64,
@@ -70,12 +70,12 @@ impl Engine {
         Ok(Module { engine: self.clone(), executable, body: body.clone() })
     }
 
-    /// One that some program has, else from disk, else compiled.
+    /// The executable that some program holds, else one from disk, else a compiled one.
     fn executable(&self, body: &Arc<Body>) -> Result<Arc<Executable>> {
         if let Some(known) = self.known.lock().get(body).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        // Without the lock: another program may wait long for the plugin.
+        // Without the lock: the plugin may take long, and other programs would wait.
         let made = Arc::new(self.made(&|| HloModule::new(&graph_of(body).into()))?);
         let mut known = self.known.lock();
         known.retain(|_, executable| executable.strong_count() > 0);
@@ -83,7 +83,8 @@ impl Engine {
         Ok(made)
     }
 
-    /// A folder that cannot be used, or a plugin that writes no executables, costs the time to compile.
+    /// From disk, else compiled. A folder that cannot be used, or a plugin that writes no executables, costs the time
+    /// to compile.
     fn made(&self, program: &dyn Fn() -> Result<HloModule>) -> Result<Executable> {
         let (client, wanted) = (self.client()?, program()?);
         let compile = |wanted| {
@@ -115,7 +116,7 @@ impl Engine {
     }
 }
 
-/// One, compiled.
+/// A compiled module.
 pub struct Module {
     engine: Arc<Engine>,
     executable: Arc<Executable>,
@@ -141,7 +142,7 @@ impl Module {
     }
 }
 
-/// For errors: what a module is.
+/// Description of a module, for errors.
 fn described(body: &Body) -> String {
     format!("a module of {} primitives", body.nodes.len())
 }

@@ -1,5 +1,5 @@
-//! Nodes that go on through a pointwise loop body: each block of the result is put through it while it is in the
-//! second-level cache, and is stored only if it is a result itself.
+//! Nodes with a pointwise epilogue: each block of the result goes through the loop body while it is in the second-level
+//! cache, and is stored only if it is a result itself.
 
 use super::access::{Bound, Source};
 use super::map::Map;
@@ -23,7 +23,7 @@ pub struct Epilogue {
     operands: usize,
     /// Writes of the step that belong to the loop body.
     results: usize,
-    /// Of the node's first result.
+    /// Dtype of the node's first result.
     dtype: DType,
     layout: Layout,
 }
@@ -38,7 +38,7 @@ impl Epilogue {
         let (dtype, layout) = (body.reads[0], Layout::contiguous(&body.sizes));
         let operands = step.kernel.operands(step.reads.len());
         let results = body.results.len();
-        // Memory of its own, which is in no plan.
+        // A reference to memory of its own, which is in no plan.
         let mem = MemRef::Input(u32::MAX);
         let mut reads = vec![Operand { mem, dtype, layout: layout.clone() }];
         reads.extend_from_slice(&step.reads[operands..]);
@@ -54,7 +54,7 @@ impl Epilogue {
         self.op == Op::Matmul
     }
 
-    /// `pack_target`: as [`each_block`] has it.
+    /// `pack_target`: as in [`each_block`].
     pub fn run(&self, reads: &[Bound], writes: &[Bound], pack_target: PackTarget) -> Result<()> {
         let (operands, others) = reads.split_at(self.operands);
         let (results, added) = writes.split_at(self.results);

@@ -42,12 +42,13 @@ impl<'a, T: Plain> Side<'a, T> {
     }
 }
 
-/// Floats as they are in memory: how a block of a product is computed.
+/// A float type as stored in memory, and how a block of a product is computed in it.
 pub trait Factor: Element {
     /// `c = a b`, where sums have `k` terms.
     fn block(k: usize, a: Matrix<Self>, b: Matrix<Self>, c: &mut Block<Self>);
 
-    /// What computes blocks of the product of both operands, of `shape` (rows, columns, terms), packed for all of them, if that pays.
+    /// A function that computes blocks of the product of both operands, of `shape` (rows, columns, terms), from
+    /// operands packed once for all blocks, if that pays.
     fn packed<'a>(
         _: [Matrix<'a, Self>; 2],
         _shape: (usize, usize, usize),
@@ -63,7 +64,7 @@ fn is_large((m, n, k): (usize, usize, usize), (height, width): (usize, usize)) -
     (m > height || n > width) && height.min(width) > 100 && k >= 64
 }
 
-/// The size of a block, and what computes the one from (row, column) on.
+/// The size of a block, and a function that computes the one from (row, column) on.
 pub type Blocks<'a, S> = ((usize, usize), Box<dyn Fn((usize, usize), &mut Block<S>) + Sync + 'a>);
 
 impl Factor for f64 {
@@ -160,8 +161,8 @@ fn store<S: Stored<f32>>(sums: &[f32], c: &mut Block<S>) {
     }
 }
 
-/// Elements from one term of a sum to the next from which on an operand is copied first: 4 KiB apart, each term is on
-/// a page of its own, and a product takes up to half as long again.
+/// Stride between the terms of a sum, in elements, from which on an operand is copied first: 4 KiB apart, each term is
+/// on a page of its own, and a product takes up to half as long again.
 const FAR: usize = 1024;
 
 /// `from`, [rows, depth], as it is or in `room`.
@@ -174,10 +175,10 @@ fn near<'a>(
     if from.strides.1 >= FAR { convert(from, rows, depth, room) } else { from }
 }
 
-/// A panel of an operand, as it is or in memory for it.
+/// Brings a panel of an operand: as it is, or in the memory given for it.
 type Bring<S> = for<'a> fn(Matrix<'a, S>, usize, usize, &'a mut [f32]) -> Matrix<'a, f32>;
 
-/// A block whose sums are taken in f32. `native` takes them without converting, or says that it cannot.
+/// Computes a block whose sums are taken in f32. `native` takes them without converting the operands, or returns `false`.
 fn half<S: Term>(
     k: usize,
     a: Matrix<S>,

@@ -1,4 +1,4 @@
-//! Fourier transforms by `rustfft`: one line after the other, each by one thread.
+//! Fourier transforms by `rustfft`: each line by one thread.
 
 use super::access::{Bound, Plain};
 use super::pool::parallel_chunks;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use torchacc_fft::{Complex, Fft, Planned};
 
-/// How lines of a length are transformed, by length and whether it is the inverse. So many are kept, then none.
+/// Transforms by length and whether they are inverse. Beyond [`MOST`] all are dropped.
 type Transforms<T> = Mutex<BTreeMap<(usize, bool), Arc<dyn Fft<T>>>>;
 
 const MOST: usize = 64;
@@ -19,7 +19,7 @@ const MOST: usize = 64;
 static F32: Transforms<f32> = Mutex::new(BTreeMap::new());
 static F64: Transforms<f64> = Mutex::new(BTreeMap::new());
 
-/// Lines of pairs, see `Op::Fft`.
+/// Transforms lines of pairs; see `Op::Fft`.
 pub fn fft(attrs: &[Attr], x: &Bound, write: &Bound) -> Result<()> {
     let inverse = attrs[0].bool();
     match write.dtype {

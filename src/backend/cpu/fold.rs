@@ -10,13 +10,13 @@ use crate::op::Op;
 
 /// A lane that can be reduced.
 pub trait Reducible: TileElement {
-    /// What partial results are.
+    /// The type of partial results.
     type Acc: Plain;
 
     fn neutral(op: Op) -> Self::Acc;
     /// Reduces a run of at most a tile.
     fn fold(op: Op, run: &[Self]) -> Self::Acc;
-    /// Adds rows of `acc.len()` elements to `acc`.
+    /// Reduces rows of `acc.len()` elements into `acc`.
     fn fold_rows(op: Op, rows: &[Self], acc: &mut [Self::Acc]);
     fn combine(op: Op, a: Self::Acc, b: Self::Acc) -> Self::Acc;
     /// Partial results of floats.

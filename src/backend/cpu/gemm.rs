@@ -1,9 +1,9 @@
 //! Matrix products of floats in memory, block by block on one thread each: small ones by loops of their own
-//! ([`super::small_gemm`]), others of f32 by who was measured to be the fastest ([`super::multiplier`]); by the `matrixmultiply`
-//! crate for f64, and where there are neither loops of our own nor oneDNN.
+//! ([`super::small_gemm`]), others of f32 by the multiplier that was measured to be the fastest ([`super::multiplier`]); by the
+//! `matrixmultiply` crate for f64, and where there are neither loops of our own nor oneDNN.
 //!
-//! **Invariant:** how a product is cut into blocks depends on its sizes and on the machine only, so the bits do not depend
-//! on the number of threads.
+//! **Invariant:** how a product is cut into blocks depends on its sizes and on the machine only, so the bits do not depend on
+//! the number of threads.
 #![expect(unsafe_code, reason = "products of pointers")]
 
 use super::access::Plain;
@@ -16,7 +16,8 @@ use std::sync::OnceLock;
 
 /// A float type that matrices are multiplied in.
 pub trait Real: Plain + std::ops::AddAssign + PartialEq {
-    /// `c = a b`, or `c += a b`, by who was chosen for such blocks ([`super::choice`]), if that is not the library: whether it was done.
+    /// `c = a b`, or `c += a b`, by the multiplier chosen for such blocks ([`super::choice`]), if that is not the
+    /// library. Returns whether it was done.
     fn by_choice(_: usize, _: [Matrix<Self>; 2], _adds: bool, _: &mut Block<Self>) -> bool {
         false
     }
@@ -106,8 +107,8 @@ pub fn gemm<T: Real + From<f32>>(
 /// processors; else nothing has happened.
 pub fn bf16_gemm(k: usize, a: Matrix<Bf16>, b: Matrix<Bf16>, c: &mut Block<f32>) -> bool {
     let (m, n) = (c.rows, c.columns);
-    // Terms are multiplied in pairs. What an odd number of them is filled up with is 0 in one operand only, so NaN comes
-    // of what is infinite.
+    // Terms are multiplied in pairs. The element that completes an odd pair is 0 in one operand only, so infinite
+    // values would give NaN.
     if m == 0 || n == 0 || k == 0 || !k.is_multiple_of(2) {
         return false;
     }
@@ -148,8 +149,8 @@ pub fn packed_gemm<T: Element + Scratch>(
     });
 }
 
-/// Cuts each of the `out.len() / (m * n)` matrices in `out` into blocks of at most `height` by `width` and calls `work`
-/// for all of them, in parallel: number of the matrix, first row and column, block. `k` says how much work an element is.
+/// Cuts each of the `out.len() / (m * n)` matrices in `out` into blocks of at most `height` by `width` and calls `work` for all
+/// of them, in parallel, with the number of the matrix, the first row and column, and the block. `k` is the work per element.
 pub fn for_each_block<T: Plain>(
     out: &mut [T],
     (m, n, k): (usize, usize, usize),
@@ -194,10 +195,10 @@ pub fn for_each_part(
     parallel(batch * down * across, block_cost::<f32>(height.min(m) * width.min(n), k), part);
 }
 
-/// What a call for a product takes, however small that is.
+/// Cost of a call for a product, however small that is.
 const CALL: usize = GRAIN / 64;
 
-/// Of a block of so many elements with sums of `k` terms, as memory traffic: many small ones are a task.
+/// Cost of a block of `elements` elements with sums of `k` terms, as memory traffic: many small blocks are one task.
 fn block_cost<T>(elements: usize, k: usize) -> usize {
     let multiplied = elements.saturating_mul(k) / (WORK / GRAIN);
     multiplied.saturating_add(elements * size_of::<T>()).clamp(CALL, GRAIN)
@@ -206,12 +207,12 @@ fn block_cost<T>(elements: usize, k: usize) -> usize {
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 17;
 
-/// Blocks that are large, because large ones re-use what they pack, but leave work for many threads.
+/// The size of blocks: large, because large ones reuse the operands that they pack, but leaving work for many threads.
 pub fn block_size(batch: usize, shape: (usize, usize, usize)) -> (usize, usize) {
     size_for(blocks(), batch, shape)
 }
 
-/// [`block_size`] where so many blocks keep all threads busy.
+/// [`block_size`] where `blocks` blocks keep all threads busy.
 fn size_for(blocks: usize, batch: usize, (m, n, k): (usize, usize, usize)) -> (usize, usize) {
     let mut size = (m, n);
     if m * n == 0 {
@@ -224,7 +225,7 @@ fn size_for(blocks: usize, batch: usize, (m, n, k): (usize, usize, usize)) -> (u
     size
 }
 
-/// About half the block, in whole [`STEP`]s; `None` for one that is not to be cut any more.
+/// About half the block, in whole [`STEP`]s; `None` if it is not cut any further.
 fn smaller((height, width): (usize, usize)) -> Option<(usize, usize)> {
     let half = |side: usize| side.div_ceil(2).next_multiple_of(STEP);
     match height >= width {
@@ -252,9 +253,9 @@ fn suffice(
 const STEP: usize = 16;
 /// Elements of the largest block.
 const AREA: usize = 512 * 512;
-/// Blocks that keep all threads busy to the end. More would pack the same operands more often, which costs 3 % already
-/// with twice as many. The processors that the machine has, not those that this process may use: a library's sums
-/// depend on the block.
+/// Number of blocks that keep all threads busy to the end. More would pack the same operands more often, which already
+/// costs 3 % with twice as many. It counts the processors of the machine, not those that this process may use: a library's
+/// sums depend on the block.
 fn blocks() -> usize {
     static BLOCKS: OnceLock<usize> = OnceLock::new();
     *BLOCKS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Products of groups of rows, by that of matrices: pieces of all groups side by side.
+//! Products of groups of rows as matrix products: pieces of all groups run side by side.
 
 use super::access::Bound;
 use super::matmul::matmul;
@@ -10,10 +10,10 @@ use crate::op::grouped::groups;
 use parking_lot::Mutex;
 use std::ops::Range;
 
-/// Rows of a result that are one task: so many that reading `b` for each does not count.
+/// Rows of a result per task: enough that reading `b` for each task hardly matters.
 const ROWS: usize = 128;
 
-/// A product of some rows: of which group, and the terms of its sums.
+/// A product of some rows: their group, and the terms of its sums.
 struct Piece {
     group: usize,
     rows: Range<usize>,
@@ -56,7 +56,7 @@ pub fn grouped_matmul(reads: &[Bound], write: &Bound, pack_target: PackTarget) -
     failed.into_inner()
 }
 
-/// Rows and columns of a matrix, or of that of a group.
+/// Rows and columns of a matrix, or of the matrix of a group.
 fn matrix(of: &Bound, group: usize, rows: &Range<usize>, columns: &Range<usize>) -> Result<Bound> {
     let mut layout = of.layout.clone();
     if layout.rank() == 3 {

@@ -1,5 +1,5 @@
-//! Primitives that read or write where indices say. Indices are checked before anything is written. What is added up
-//! is added in the order of the index, in f64 or i64, and rounded once.
+//! Primitives that read or write at indexed places. Indices are checked before anything is written. Sums are taken in
+//! the order of the index, in f64 or i64, and rounded once.
 
 use super::access::{Bound, Plain};
 use super::dense::copy;
@@ -55,7 +55,7 @@ pub fn take(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> {
 
 fn take_as<T: Plain>(x: &Bound, rows: &[usize], size: usize, inner: usize, write: &Bound) {
     let (x, out) = (x.dense::<T>(), write.result::<T>());
-    // Single elements in larger pieces.
+    // Single elements are taken in larger pieces.
     let batch = (GRAIN / 4 / (inner * size_of::<T>()).max(1)).max(1);
     parallel_chunks(out, batch * inner, batch * inner * size_of::<T>() * 2, |n, mut out| {
         let mut at = n * batch;
@@ -83,13 +83,13 @@ struct Pieces<'a> {
     sizes: &'a [i64],
     index_sizes: &'a [i64],
     axis: usize,
-    /// So many of these are a piece.
+    /// Number of these parts in a piece.
     batch: usize,
 }
 
 impl<'a> Pieces<'a> {
-    /// Of an index all of which is checked. `cost`: bytes that a task works on, by the numbers of elements of the array and of the
-    /// index in one of the parts that may be a piece.
+    /// Pieces of an index, which is checked as a whole. `cost`: bytes that a task works on, by the numbers of elements
+    /// of the array and of the index in one of the parts that may be a piece.
     fn new(
         sizes: &'a [i64],
         index: &'a Bound,
@@ -105,17 +105,18 @@ impl<'a> Pieces<'a> {
         Ok(Pieces { batch: (GRAIN / cost(part, of_index).max(1)).max(1), ..pieces })
     }
 
-    /// How many elements of the array a piece has; the last one may have fewer.
+    /// Number of elements of the array in a piece; the last one may have fewer.
     fn array(&self) -> usize {
         self.batch * numel(self.sizes) as usize
     }
 
-    /// Likewise of the index.
+    /// Number of elements of the index in a piece, likewise.
     fn index(&self) -> usize {
         self.batch * numel(self.index_sizes) as usize
     }
 
-    /// For so many elements of the `n`-th piece of the index, in order: the element of that piece of the array that each names.
+    /// For the first `count` elements of the `n`-th piece of the index, in order: the element of that piece of the
+    /// array that each names.
     fn targets(&self, n: usize, count: usize) -> Vec<usize> {
         let from = n * self.index();
         let mut all: Vec<usize> = match self.index.dtype {
@@ -171,7 +172,7 @@ fn gather_as<T: Plain>(x: &Bound, pieces: &Pieces, write: &Bound) {
     let (x, out) = (x.dense::<T>(), write.result::<T>());
     let size = pieces.index();
     if out.len() <= size {
-        // Elements of one piece are read by several tasks all the same.
+        // A single piece: its elements are nevertheless read by several tasks.
         let targets = pieces.targets(0, out.len());
         return parallel_chunks(out, 1024, 1024 * 16, |n, out| {
             let targets = &targets[n * 1024..];
@@ -267,7 +268,7 @@ term! {
     i64 => i64, |w| w, |n| n;
 }
 
-/// Calls a function that is generic over an element and what it is reduced in.
+/// Calls a function that is generic over an element type and the type that it is reduced in.
 macro_rules! by_term {
     ($dtype:expr, $f:ident($($arg:expr),*)) => {
         match $dtype {
@@ -301,11 +302,11 @@ pub fn index_add(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()
     Ok(())
 }
 
-/// The numbers of elements by where they go, those to one of the `size` places in their order.
+/// The positions of the elements, ordered by target; those with the same of the `size` targets stay in order.
 fn by_target(targets: &[usize], size: usize) -> Vec<usize> {
     let mut order: Vec<usize> = collected(0..targets.len());
     if size > MOST_COUNTED * targets.len() {
-        // Without room of its own.
+        // Sorts in place, without a table of counts.
         order.sort_unstable_by_key(|&n| (targets[n], n));
         return order;
     }
@@ -319,12 +320,12 @@ fn by_target(targets: &[usize], size: usize) -> Vec<usize> {
     order
 }
 
-/// Places for every element up to which they are counted instead of compared.
+/// Targets per element up to which elements are counted instead of compared.
 const MOST_COUNTED: usize = 8;
 
 /// Rows of fewer elements are not worth a task of their own.
 const NARROW: usize = 16;
-/// All sums are kept at once unless there are so many times more of them than addends.
+/// All sums are kept at once unless there are more than this many times as many of them as addends.
 const FEW: usize = 8;
 
 /// [`add_rows`] of narrow rows: the sums of many lie side by side.
@@ -419,12 +420,12 @@ pub fn scatter(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()> 
     Ok(())
 }
 
-/// Whether so many elements of an index name so much of an array that all of it is gone through.
+/// Whether the index names so many elements of the array that all of it is processed.
 fn are_many(array: usize, index: usize) -> bool {
     index * FEW >= array
 }
 
-/// `task(targets, x, out)` for each piece of the index, of `x`, which is as large, and of the result.
+/// Calls `task(targets, x, out)` for each piece of the index, of `x`, which is as large, and of the result.
 fn for_pieces<T: Plain>(
     pieces: &Pieces,
     x: &Bound,

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 /// Vector instruction sets in rising order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// One number at a time, and what the compiler makes of loops over them.
+    /// One number at a time; the compiler may vectorize loops over them.
     Baseline,
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -26,8 +26,8 @@ pub enum Isa {
     Avx512,
 }
 
-/// A piece of work to be compiled once for each instruction set. `run` must be `#[inline(always)]`, and so must
-/// be what it calls, or the vector instructions are lost.
+/// A piece of work to be compiled once for each instruction set. `run` must be `#[inline(always)]`, and so must all
+/// functions that it calls, or the vector instructions are lost.
 pub trait Kernel {
     type Out;
     /// `V`: the vectors to compute with. `FMA`: fused multiply-add is one instruction (elsewhere it would be a slow
@@ -42,8 +42,8 @@ pub fn chosen() -> Isa {
     *CHOSEN.get_or_init(detect)
 }
 
-/// Lets this process use no more than `most`, in order to see how it would run on another processor. Whether that
-/// is so: not when instructions have been chosen already.
+/// Limits this process to `most`, in order to see how it would run on another processor. Returns whether the limit
+/// holds: not if instructions have been chosen already.
 pub fn limit(most: Isa) -> bool {
     let isa = most.min(detect());
     *CHOSEN.get_or_init(|| isa) == isa
@@ -79,7 +79,7 @@ pub fn is_amd() -> bool {
     false
 }
 
-/// What its maker calls this processor; empty if it does not say.
+/// The maker's name for this processor, with its signature; empty if there is none.
 #[cfg(target_arch = "x86_64")]
 pub fn processor() -> String {
     use std::arch::x86_64::__cpuid;
@@ -101,7 +101,7 @@ pub fn processor() -> String {
     lines.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Every processor of the architecture has them.
+/// Every processor of the architecture has Neon.
 #[cfg(target_arch = "aarch64")]
 fn detect() -> Isa {
     Isa::Neon
@@ -112,7 +112,7 @@ fn detect() -> Isa {
     Isa::Baseline
 }
 
-/// Of a processor's second-level cache.
+/// Bytes of a processor's second-level cache.
 pub fn cache_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -121,12 +121,12 @@ pub fn cache_bytes() -> usize {
         let found = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
         #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
         let found = 0;
-        // Not every system says; most processors have so much.
+        // Not every system reports it; most processors have this much.
         if found > 0 { found as usize } else { 512 << 10 }
     })
 }
 
-/// The instruction set that kernels of this thread use: the chosen one, or what a test wants.
+/// The instruction set that kernels of this thread use: the chosen one, or the one that a test forces.
 #[inline]
 pub fn current() -> Isa {
     #[cfg(test)]
@@ -205,7 +205,7 @@ fn avx2<K: Kernel>(kernel: K) -> K::Out {
 }
 
 /// Declares a function whose body is compiled for each instruction set. In the body `V` and `FMA` are as in [`Kernel`].
-/// The lifetime `'a` is there for the types of the arguments.
+/// The types of the arguments can use the lifetime `'a`.
 macro_rules! kernel {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block) => {
         $(#[$meta])*

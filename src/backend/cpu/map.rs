@@ -32,7 +32,7 @@ pub struct Map {
     cost: usize,
 }
 
-/// The dtype whose elements are moved instead, and the operand seen so: 16-byte elements are pairs.
+/// The operand with one more dimension, of two, along which 16-byte elements are pairs of i64.
 pub fn as_pairs(operand: &Operand) -> Operand {
     let wide = operand.dtype.size() == 16;
     let mut layout = operand.layout.clone();
@@ -109,7 +109,7 @@ pub fn read_kinds(
         .collect()
 }
 
-/// Whether what an operand has for a row of a tile is dense.
+/// Whether the elements of an operand for a row of a tile are dense.
 pub fn is_by_rows(space: &Space, walk: &Walk) -> bool {
     let along_rows = !matches!(space.tiling, Tiling::Runs(_)) && walk.strides.last() == Some(&1);
     !walk.constant && (along_rows || walk.contiguous && space.tiling.is_linear())
@@ -118,8 +118,9 @@ pub fn is_by_rows(space: &Space, walk: &Walk) -> bool {
 /// A cut that suits the operands: boxes when one is transposed against the order of the space.
 fn tiling(sizes: &[i64], strides: &[Dims], length: usize) -> Tiling {
     let rank = sizes.len();
-    // Worth the tiles that end with their row: what is one number along each, and what is read or written where it is
-    // then instead of by way of a tile. What comes from a cache again and again, as a bias, is soon in a tile.
+    // Tiles that end with their row pay for operands that are one number along each row, and for those that can then be
+    // read or written in place instead of through a tile. An operand that comes from a cache again and again, such as a
+    // bias, is quickly in a tile.
     let dense = contiguous_strides(sizes);
     let (row, outer) = (sizes[rank - 1], rank - 1);
     let ends = |s: &Dims| {
@@ -137,12 +138,12 @@ fn tiling(sizes: &[i64], strides: &[Dims], length: usize) -> Tiling {
     if rank < 2 || sizes[rank - 1] < 8 || sizes[rank - 2] < 8 || !strides.iter().any(crosswise) {
         return Tiling::Runs(length);
     }
-    // What is read crosswise is read in longer runs than it is written in: stores can wait, loads cannot.
+    // Crosswise reads are in longer runs than the writes: stores can wait, loads cannot.
     let columns = 32.min(sizes[rank - 1] as usize);
     Tiling::Boxes { rows: (length / columns).min(sizes[rank - 2] as usize).min(64), columns }
 }
 
-/// Elements of a row that make a tile. Machine code starts sooner.
+/// Elements of a row that are worth a tile. Machine code starts sooner.
 fn least_row() -> i64 {
     if jit::target().is_some() { 128 } else { 512 }
 }
@@ -182,7 +183,7 @@ impl Map {
         Map::over(body, reads, writes, donors, (space, strides), None)
     }
 
-    /// A kernel for [`Map::run_block`], which sees the space as rows of `width` points, and read 0 only there.
+    /// A kernel for [`Map::run_block`], which sees the space as rows of `width` points; read 0 exists only in the block.
     pub fn in_blocks(
         body: &LoopBody,
         reads: &[Operand],
@@ -212,7 +213,7 @@ impl Map {
         Map::over(body, reads, writes, donors, (Space { tiling, sizes }, strides), Some(0))
     }
 
-    /// `apart`: a read that is not in the memory that its layout says.
+    /// `apart`: a read that is not in the memory that its layout describes.
     fn over(
         body: &LoopBody,
         reads: &[Operand],
@@ -246,7 +247,7 @@ impl Map {
         }
         let width: usize = reads.iter().chain(writes).map(|o| o.dtype.size()).sum();
         let per_tile = length * (width + 4 * code.work());
-        // Numbers are spread over tiles once for a batch, which shall be a small part of what it takes.
+        // Numbers are spread over tiles once per batch, which should be a small part of its time.
         let spread = code.spread.len().saturating_sub(code.row_fills.len());
         let spread = (4 * spread).div_ceil(code.work().max(1));
         let batch = GRAIN.div_ceil(2 * per_tile).max(spread).max(1);
@@ -266,8 +267,8 @@ impl Map {
         Ok(())
     }
 
-    /// Runs over a block of the space only, on this thread: read 0 is `block`, which is all there is of it; `reads` are
-    /// the others. For a kernel made by [`Map::in_blocks`] that cannot fail.
+    /// Runs over a block of the space only, on this thread: read 0 has only the elements of `block`; `reads` are the
+    /// others. For a kernel made by [`Map::in_blocks`] that cannot fail.
     pub fn run_block(&self, block: &Lent, result: &Bound, reads: &[Bound], writes: &[Bound]) {
         let (rank, width) = (self.space.sizes.len(), block.columns as i64);
         let pitch = block.pitch as i64;
@@ -304,7 +305,7 @@ impl Map {
         });
     }
 
-    /// Runs all tiles; whether every integer division was defined.
+    /// Runs all tiles; returns whether every integer division was defined.
     fn sweep(&self, run: &Run) -> bool {
         let tiles = self.space.tiles();
         let defined = AtomicBool::new(true);
@@ -322,7 +323,7 @@ impl Map {
     }
 }
 
-/// Puts a dimension of one point at `at`.
+/// Inserts a dimension of one point at `at`.
 fn add_dimension(sizes: &mut Dims, strides: &mut [Dims], at: usize) {
     sizes.insert(at, 1);
     strides.iter_mut().for_each(|s| s.insert(at, 0));
@@ -337,7 +338,7 @@ pub fn streams<'a>(bounds: &'a [Bound], walks: &'a [Walk]) -> SmallVec<[Stream<'
     bounds.iter().zip(walks).map(|(bound, walk)| Stream { bound, walk }).collect()
 }
 
-/// Fewer elements a tile when there are many tiles, so that most of them stay in the first-level cache.
+/// Elements of a tile: fewer when there are many tiles, so that most of them stay in the first-level cache.
 pub fn tile_length(code: &Code) -> usize {
     let changing = |(tile_type, n): (&TileType, &usize)| {
         let constant = code.fills.iter().filter(|(l, ..)| l == tile_type).count();

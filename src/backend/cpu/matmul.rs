@@ -117,7 +117,7 @@ fn lend<S: Factor + Scratch>(
     });
 }
 
-/// [`Factor::packed`], of one product whose right operand is not.
+/// [`Factor::packed`], for a single product whose right operand is not packed.
 fn panels<'a, S: Factor>(
     packed: &Option<Packed>,
     [left, right]: [&Side<'a, S>; 2],
@@ -129,7 +129,7 @@ fn panels<'a, S: Factor>(
     alone.then(|| S::packed([left.matrix(0), right.matrix(0)], shape, size, pack_target.1))?
 }
 
-/// Of the blocks that a product is cut into: rows, columns.
+/// The size of the blocks that a product is cut into: rows, columns.
 fn size(packed: &Option<Packed>, batch: usize, shape: (usize, usize, usize)) -> (usize, usize) {
     packed.as_ref().map_or_else(|| block_size(batch, shape), |packed| packed.size)
 }

@@ -31,7 +31,7 @@ impl<'a, T> Matrix<'a, T> {
         Matrix { data: &self.data[at.min(self.data.len())..], ..self }
     }
 
-    /// Where it starts, and elements from row to row and from column to column.
+    /// Its start, and the elements from row to row and from column to column.
     #[inline(always)]
     pub fn raw(&self) -> Raw<T> {
         (self.data.as_ptr(), (self.strides.0 as isize, self.strides.1 as isize))
@@ -52,7 +52,7 @@ impl<'a, T: Transposable> Matrix<'a, T> {
                 size_of::<T>() == size_of::<T::Bits>() && align_of::<T>() == align_of::<T::Bits>()
             )
         };
-        // SAFETY: as many elements of the same size, and any bits are one.
+        // SAFETY: as many elements of the same size, for which all bits are valid.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr().cast(), self.data.len()) }
     }
 }
@@ -122,7 +122,7 @@ impl<'a, T: Plain> Block<'a, T> {
         self.stride == self.columns
     }
 
-    /// Where it starts, and elements from row to row.
+    /// Its start, and the elements from row to row.
     #[inline(always)]
     pub fn raw(&mut self) -> (*mut T, usize) {
         (self.start, self.stride)

@@ -1,8 +1,8 @@
-//! The CPU backend: fused regions as tile programs, of loops of machine code where there can be, whole nodes by
-//! hand-written kernels, everything on the thread that runs the program and a thread pool that starts at the first run.
+//! The CPU backend: fused regions are tile programs, made of loops of machine code where possible; whole nodes have hand-written
+//! kernels. Everything runs on the thread that runs the program and a thread pool that starts at the first run.
 //!
-//! **Invariant:** touches the memory of the call, its own pool and its own threads; the bits of a result depend
-//! neither on the number of threads nor on timing. A step that fails fails before it writes.
+//! **Invariant:** touches the memory of the call, its own pool and its own threads; the bits of a result depend neither on the
+//! number of threads nor on timing. A step that fails fails before it writes.
 
 mod access;
 mod assemble;
@@ -90,9 +90,9 @@ pub struct Cpu {
     kept: Arc<AtomicU64>,
     /// Whether collectives run beside kernels.
     lanes: AtomicBool,
-    /// Computes modules.
+    /// The engine that computes modules.
     engine: Option<Arc<Engine>>,
-    /// The same with an engine.
+    /// The same backend with an engine.
     second: Option<Box<Cpu>>,
 }
 
@@ -105,22 +105,23 @@ impl Cpu {
         Cpu { pool, host_pool, threads, kept, lanes, engine: None, second: None }
     }
 
-    /// Lets it measure who multiplies which blocks of f32 fastest, and keep that on disk.
+    /// Lets it measure which multiplier is the fastest for which blocks of f32, and keep the results on disk.
     pub fn with_choices(self, disk: Disk) -> Cpu {
         Cpu { threads: Arc::new(self.threads.with_choices(disk)), ..self }
     }
 
-    /// Whether it has lanes, which otherwise it has.
+    /// Sets whether it has lanes; by default it has.
     pub fn with_lanes(self, lanes: bool) -> Cpu {
         Cpu { lanes: lanes.into(), ..self }
     }
 
-    /// With an engine that computes what it can. It then supports only those composites that would be a node for each step.
+    /// With an engine that computes every node it can. The backend then supports only those composites that would be a
+    /// node for each step.
     pub fn with_engine(self, engine: Engine) -> Cpu {
         Cpu { engine: Some(Arc::new(engine)), ..self }
     }
 
-    /// With an engine beside it, for programs that turn out to be faster there.
+    /// With a second engine, for programs that turn out to be faster there.
     pub fn with_second_engine(self, engine: Engine) -> Cpu {
         let second = Cpu {
             pool: self.pool.clone(),
@@ -134,7 +135,7 @@ impl Cpu {
         Cpu { second: Some(Box::new(second)), ..self }
     }
 
-    /// Runs `body` on this thread, whose work the backend's other threads share. Error when the system gives no threads.
+    /// Runs `body` on this thread, whose work the backend's other threads share. Error: the system starts no threads.
     pub fn inside<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         self.threads.install(body)
     }
@@ -164,7 +165,7 @@ impl Backend for Cpu {
         true
     }
 
-    /// Elements lie where they lie; an engine wants more.
+    /// Kernels read inputs at any address; an engine needs them aligned.
     fn input_alignment(&self) -> usize {
         if self.engine.is_some() || self.second.is_some() { 256 } else { 1 }
     }
@@ -240,11 +241,11 @@ enum Compiled {
     Fused(Box<Epilogue>),
     Product,
     Node,
-    /// Anybody's code: it finds the thread as if nobody had computed on it.
+    /// Arbitrary code: it runs as if nothing were installed on the thread.
     Host,
-    /// Likewise, beside what comes next.
+    /// Likewise, on a lane beside the next steps.
     OnLane,
-    /// The engine's.
+    /// Run by the engine.
     Module(Module),
     While(WhileLoop),
 }
@@ -294,7 +295,7 @@ fn bind(operands: &[Operand], call: &Call) -> Result<Bounds> {
     Ok(bounds)
 }
 
-/// As [`bind`], of a kernel that moves 16-byte elements as pairs.
+/// As [`bind`], for a kernel that moves 16-byte elements as pairs.
 fn bind_pairs(operands: &[Operand], call: &Call) -> Result<Bounds> {
     bind(&operands.iter().map(as_pairs).collect::<Vec<_>>(), call)
 }

@@ -1,6 +1,6 @@
-//! Blocks of f32 by one multiplier or another: the one that was measured to be the fastest for such blocks ([`super::choice`]), on
-//! matrices that are made for it, so that it depends on the class alone; and whether products of several blocks are packed for our
-//! own loops first.
+//! Multiplies blocks of f32 by the multiplier that was measured to be the fastest for such blocks ([`super::choice`]);
+//! it is measured on matrices made for that, so that it depends on the class alone. Also decides whether products of
+//! several blocks are packed for our own loops first.
 #![expect(unsafe_code, reason = "products of pointers")]
 
 use super::choice::{Class, Lie, Multiplier, unmeasured};
@@ -14,16 +14,17 @@ use crate::backend::memory::Pool;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Of the time of the one that would be chosen unmeasured, for another one to be chosen.
+/// Another multiplier is chosen if it takes less than this part of the time of the unmeasured choice.
 const MARGIN: f64 = 0.97;
-/// Each is timed so often, for so many multiplications at least; the shortest time counts, because machines are shared.
+/// Number of times that each is timed, and multiplications of one timing at least; the shortest time counts, because
+/// machines are shared.
 const ROUNDS: usize = 7;
 const LEAST: usize = 1 << 22;
 /// Elements between rows, or columns, that are far apart: fewer than those from which on an operand is copied for the library.
 const PITCH: usize = 768;
 
-/// `c = a b`, or `c += a b`, by who was chosen for such blocks, if that is not the library: whether it was done; else nothing has
-/// happened.
+/// `c = a b`, or `c += a b`, by the multiplier chosen for such blocks, if that is not the library. Returns whether it
+/// was done; else nothing has happened.
 pub fn by_choice(k: usize, a: Matrix<f32>, b: Matrix<f32>, adds: bool, c: &mut Block<f32>) -> bool {
     let (rows, columns) = (c.rows, c.columns);
     if rows * columns * k == 0 {
@@ -39,8 +40,8 @@ pub fn by_choice(k: usize, a: Matrix<f32>, b: Matrix<f32>, adds: bool, c: &mut B
     by != Multiplier::OneDnn && multiply_by(by, k, a, b, adds, c)
 }
 
-/// Whether a product that is cut into blocks of `height` by `width` is computed from operands that are packed first; `pool` is where
-/// that is tried.
+/// Whether a product that is cut into blocks of `height` by `width` is computed from operands that are packed first;
+/// memory for trying that comes from `pool`.
 pub fn packs([a, b]: [Matrix<f32>; 2], [height, k, width]: [usize; 3], pool: &Arc<Pool>) -> bool {
     let class = Class::of([height, k, width], a.strides, b.strides).map(Class::of_product);
     let by = onednn::with_choices(|choices| match (class, choices) {
@@ -51,8 +52,8 @@ pub fn packs([a, b]: [Matrix<f32>; 2], [height, k, width]: [usize; 3], pool: &Ar
     by == Multiplier::Panels
 }
 
-/// The fastest one; another one than without measuring only where that gains more than the noise. `pool`: of two by two blocks, whose
-/// operands are packed where our own loops multiply.
+/// The fastest multiplier; it differs from the unmeasured choice only where that gains more than the noise. With `pool`
+/// it is measured on two by two blocks, whose operands are packed where our own loops multiply.
 fn fastest(class: Class, pool: Option<&Arc<Pool>>) -> Multiplier {
     let [height, terms, width] = class.size();
     let parts = if pool.is_some() { 2 } else { 1 };
@@ -96,7 +97,8 @@ fn fastest(class: Class, pool: Option<&Arc<Pool>>) -> Multiplier {
     Multiplier::ALL.into_iter().fold(unmeasured, faster)
 }
 
-/// `c = a b`, in blocks of about `size` (rows, columns), of operands that are packed once: whether it was done; else nothing has happened.
+/// `c = a b`, in blocks of about `size` (rows, columns), of operands that are packed once. Returns whether it was done;
+/// else nothing has happened.
 pub fn multiply_packed(
     k: usize,
     operands: [Matrix<f32>; 2],
@@ -112,7 +114,7 @@ pub fn multiply_packed(
     })
 }
 
-/// `numbers` as a matrix that lies so.
+/// `numbers` as a matrix of this layout.
 fn lying(lie: Lie, numbers: &[f32], (rows, columns): (usize, usize)) -> Matrix<'_, f32> {
     let pitch = |dense: usize| if lie.far { PITCH } else { dense };
     match lie.by_rows {
@@ -121,7 +123,8 @@ fn lying(lie: Lie, numbers: &[f32], (rows, columns): (usize, usize)) -> Matrix<'
     }
 }
 
-/// `c = a b`, or `c += a b`, by one of them on this thread: whether it was done; else nothing has happened. As [`super::gemm::gemm`].
+/// `c = a b`, or `c += a b`, by the given multiplier on this thread. Returns whether it was done; else nothing has
+/// happened. As [`super::gemm::gemm`].
 pub fn multiply_by(
     by: Multiplier,
     k: usize,

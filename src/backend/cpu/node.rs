@@ -1,4 +1,4 @@
-//! Whole primitives: which kernel computes which, and what happens to the rest: their row's meaning, slowly.
+//! Whole primitives: each has a kernel, or is computed slowly by the meaning in its row.
 
 use super::access::{Bound, Source};
 use super::dense::{Dense, as_it_is, dense};
@@ -41,7 +41,7 @@ pub fn run(
         Op::GroupedMatmul => return grouped::grouped_matmul(reads, &writes[0], (None, pool)),
         _ => {}
     }
-    // The others want dense operands; plans have them so already, but for numbers and indices.
+    // The other kernels need dense operands; in plans they are dense already, except for numbers and indices.
     let rows = matches!(op, Op::Attention | Op::AttentionGrad);
     let suits = |r: &Bound| {
         r.layout.is_contiguous() && matches!(r.source, Source::Memory(_))
@@ -77,7 +77,7 @@ pub fn run(
     }
 }
 
-/// Computes a primitive over dense rows: where its first result goes, and the others.
+/// Computes a primitive over dense rows, with its first result in `first` and the others in `others`.
 pub fn by_rows(
     op: Op,
     attrs: &[Attr],
@@ -97,7 +97,7 @@ pub fn by_rows(
     }
 }
 
-/// Whether a kernel computes this; the rest, and what has no elements, is left to the row.
+/// Whether a kernel computes this; the rest, and operands without elements, are left to the row.
 fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool {
     let nothing = |b: &Bound| b.sizes().contains(&0);
     match op {
@@ -128,7 +128,7 @@ fn has_kernel(op: Op, attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> bool
     }
 }
 
-/// What attention wants of its operands.
+/// Whether the layout of the operand is one that attention reads.
 fn has_dense_rows(operand: &Bound) -> bool {
     let memory = matches!(operand.source, Source::Memory(_));
     memory && operand.layout.rank() == 4 && operand.layout.strides[3] == 1

@@ -45,7 +45,7 @@ fn put<S>(to: &mut [S], sums: &[f64], round: impl Fn(f64) -> S) {
     to.iter_mut().zip(sums).for_each(|(to, &v)| *to = round(v));
 }
 
-/// What x is multiplied by. Without a mean it is RMS normalisation: that of layers with a mean of 0.
+/// Operands and statistics of a normalisation. Without a mean it is RMS normalisation: that of layers with a mean of 0.
 struct Norm<'a> {
     weight: Option<&'a Bound>,
     bias: Option<&'a Bound>,
@@ -53,7 +53,7 @@ struct Norm<'a> {
     rstd: &'a Bound,
 }
 
-/// Calls `$f::<S, L>` for what is stored as S and computed as L.
+/// Calls `$f::<S, L>` for elements stored as S and computed as L.
 macro_rules! by_dtype {
     ($dtype:expr, $f:ident($($argument:expr),*)) => {
         match $dtype {
@@ -147,7 +147,7 @@ fn backward<S: RowOf<L> + Scratch, L: RowMath + TileElement>(
         return Ok(());
     }
     let weight = column::<L>(norm.weight, c, 1.0);
-    // Each leaves its sums of dweight and dbias.
+    // Each block has its own sums of dweight and dbias.
     let block = rows_of_block(r);
     let mut sums = zeroed::<f64>(2 * c * r.div_ceil(block));
     let (dy, x) = (L::rows(dy)?, L::rows(x)?);
@@ -179,7 +179,7 @@ fn rows_of_block(rows: usize) -> usize {
     rows.div_ceil(64).max(ROWS)
 }
 
-/// Of at most [`ROWS`] rows, whose sums are made in `L` and added to those of all of them in f64.
+/// The gradients of at most [`ROWS`] rows, whose sums are taken in `L` and added to the sums of their block in f64.
 fn backward_rows<S: RowOf<L>, L: RowMath>(
     [dy, x]: [&dyn Rows<L>; 2],
     (mean, rstd): (Option<&[L]>, &[L]),
@@ -197,7 +197,7 @@ fn backward_rows<S: RowOf<L>, L: RowMath>(
             let (dy, x) = (dy.read(at.clone(), room_dy), x.read(at, room_x));
             let (at_mean, rstd) = (mean.map_or(L::from(0.0), |mean| mean[row]), rstd[row]);
             let (average, along) = L::norm_sums(dy, x, at_mean, rstd, weight);
-            // A mean that is not there has no gradient to take away.
+            // Without a mean, no gradient of it is subtracted.
             let average = L::from_f64(mean.map_or(0.0, |_| average / c as f64));
             let along = L::from_f64(along / c as f64);
             let terms = NormGrad { dy, x, weight, mean: at_mean, rstd, average, along };

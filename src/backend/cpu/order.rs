@@ -37,7 +37,7 @@ ordered! {
     i64 as u64: |x| x as u64 ^ 1 << 63;
 }
 
-/// All bits of negative numbers turn, the sign of others. Without branches, for vectors.
+/// Flips all bits of negative numbers and the sign of the others. Without branches, for vectors.
 fn key_of_f32(x: f32) -> u32 {
     let bits = (x + 0.0).to_bits();
     let key = bits ^ (((bits as i32) >> 31) as u32 | 1 << 31);
@@ -98,7 +98,7 @@ pub fn top_k(attrs: &[Attr], x: &Bound, values: &Bound, places: &Bound) -> Resul
     Ok(())
 }
 
-/// Elements along the axis and after it, and what is asked of each lane.
+/// Elements along the axis and after it, and the number and the order of those wanted of each lane.
 struct Lanes {
     n: usize,
     inner: usize,
@@ -162,11 +162,11 @@ impl Lanes {
     }
 }
 
-/// Keys that are made at once, and passed over at once.
+/// Keys that are computed at once, and skipped at once.
 const BLOCK: usize = 256;
 
-/// The first `k` elements of a lane, at least as long, in order. Of few, most elements are seen once and forgotten: they
-/// come after `k` that were found.
+/// The first `k` elements, in order, of a lane that has at least as many. For a small `k` most elements are seen once
+/// and forgotten: they come after `k` that were found.
 fn collect_first<T: Ordered, P: Placed>(found: &mut Vec<P>, k: usize, lane: &[T], largest: bool) {
     found.clear();
     let room = (2 * k).max(32);
@@ -200,8 +200,8 @@ fn collect_first<T: Ordered, P: Placed>(found: &mut Vec<P>, k: usize, lane: &[T]
     found.sort_unstable();
 }
 
-/// All elements of a lane in order. The 32 bits that tell most of the keys apart are sorted beside their places, which takes 0.4
-/// to 0.7 of the time of whole keys beside places; then what is equal in them.
+/// All elements of a lane in order. The 32 bits that tell most of the keys apart are sorted beside their places, which
+/// takes 0.4 to 0.7 of the time of whole keys beside places; then elements that are equal in these bits are sorted.
 fn sort_wide<T: Ordered<Key = u64>>(found: &mut Vec<u64>, lane: &[T], largest: bool) {
     let key = |v: &T| if largest { !v.key() } else { v.key() };
     let keys = || lane.iter().map(key);

@@ -1,8 +1,9 @@
-//! Matrix products whose right operand is brought into the layout of oneDNN's kernels for such operands before rows meet
-//! it, a slab of columns at a time.
+//! Matrix products whose right operand is first packed into the layout of oneDNN's kernels for such operands, a slab of
+//! columns at a time.
 //!
-//! **Invariant:** whether a product is computed so, and in which pieces, depends on the plan (its sizes and layouts, and who
-//! else reads the operand) and on the machine only: so do the bits. It is computed as others are where there is no memory to pack into.
+//! **Invariant:** whether a product is computed so, and in which pieces, depends on the plan (its sizes and layouts,
+//! and the other readers of the operand) and on the machine only: so do the bits. Where there is no memory to pack into
+//! it is computed as others are.
 
 use super::factor::{Factor, Side};
 use super::gemm::{are_enough, pack, packed_gemm};
@@ -21,14 +22,14 @@ const LOWEST: usize = 64;
 
 /// How one product is cut.
 pub struct Packed<'a> {
-    /// Of a block: rows, columns. A slab has as many columns, whatever the number of rows.
+    /// Rows and columns of a block. A slab has as many columns, whatever the number of rows.
     pub size: (usize, usize),
     slabs: &'a Room,
     /// Length of the sums.
     depth: usize,
 }
 
-/// What computes rows of a product.
+/// A function that computes rows of a product.
 type Multiply<'a, S> = &'a mut dyn FnMut(&mut Block<S>);
 
 impl<'a> Packed<'a> {
@@ -41,7 +42,7 @@ impl<'a> Packed<'a> {
     ) -> Option<Packed<'a>> {
         let (slabs, pool) = (pack_target.0?, pack_target.1);
         let by_rows = a.strides.1 == 1 && a.strides.0 >= k;
-        // The library is asked for nothing unusual: neither repeated nor overlapping rows.
+        // The library gets usual layouts only: neither repeated nor overlapping rows.
         let usual = match b.strides {
             (row, 1) => row >= n,
             (1, column) => column >= k,
@@ -61,8 +62,8 @@ impl<'a> Packed<'a> {
         Some(Packed { size: (height, width), slabs, depth: k })
     }
 
-    /// Calls `each` for pieces of the first `rows` rows of a, which meet the first `columns` columns of b, those from
-    /// `column` on of the whole: the first row, how many, and what multiplies them.
+    /// Calls `each` for pieces of the first `rows` rows of a, which meet the first `columns` columns of b (of the
+    /// whole, those from `column` on), with the first row, the number of rows, and a function that multiplies them.
     pub fn pieces<S: Factor + Scratch>(
         &self,
         a: Matrix<S>,
@@ -95,7 +96,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Rows and columns of a block: as many rows as leave blocks enough.
+/// Rows and columns of a block: the most rows that leave enough blocks.
 fn size_for(m: usize, n: usize, are_enough: impl Fn((usize, usize)) -> bool) -> (usize, usize) {
     let width = n.div_ceil(8).next_multiple_of(BLOCK).min(WIDEST);
     let mut height = m;
@@ -114,7 +115,7 @@ fn in_pieces(rows: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut row = 0;
     std::iter::from_fn(move || {
         let left = rows - row;
-        // The largest power of two, but what is less than a small one is not cut any more.
+        // The largest power of two; less than a small one is not cut any further.
         let count = if left < 16 { left } else { 1 << left.ilog2() };
         row += count;
         (count > 0).then_some((row - count, count))

@@ -1,8 +1,8 @@
-//! Products whose operands are packed for loops of our own ([`super::panels`]) once for all blocks, and so for all threads. Blocks
-//! that pack for themselves pack what others have packed before.
+//! Products whose operands are packed for loops of our own ([`super::panels`]) once for all blocks, and so for all
+//! threads. Blocks that pack for themselves repeat the packing of other blocks.
 //!
-//! **Invariant:** whether a product is computed so depends on its sizes and layouts and on the machine only, and its bits are those
-//! of [`super::panels::multiply`], which computes it where there is no memory to pack into.
+//! **Invariant:** whether a product is computed so depends on its sizes and layouts and on the machine only, and its
+//! bits are those of [`super::panels::multiply`], which computes it where there is no memory to pack into.
 
 use super::isa::{self, Kernel};
 use super::jit::{self, MicroKernels};
@@ -14,7 +14,7 @@ use super::vector::Vector;
 use crate::backend::memory::Pool;
 use std::sync::Arc;
 
-/// Elements of both operands that are packed at most.
+/// Most elements of both operands that are packed.
 const MOST: usize = 16 << 20;
 
 /// One product.
@@ -24,14 +24,15 @@ pub struct PackedPanels<'a, S> {
     b: Matrix<'a, S>,
     /// Rows, terms, columns.
     shape: [usize; 3],
-    /// Of a block: rows, columns, in whole tiles.
+    /// Rows and columns of a block, in whole tiles.
     pub size: (usize, usize),
     /// Strips of rows of a and of columns of b, as high and as wide as blocks.
     strips: Option<(Room, Room)>,
 }
 
 impl<'a, S: Term + Sync> PackedPanels<'a, S> {
-    /// Packs the operands, on all threads; `size` is about that of a block. `None` where there are no loops for this processor, or they are too large.
+    /// Packs the operands, on all threads; a block is about `height` by `width`. `None` if there are no loops for this
+    /// processor, or the operands are empty or too large.
     pub fn new(
         [a, b]: [Matrix<'a, S>; 2],
         shape: [usize; 3],
@@ -108,7 +109,7 @@ impl<'a, S: Term + Sync> PackedPanels<'a, S> {
     }
 }
 
-/// Rows of a, or columns of b, to be packed: piece by piece of a chain's terms.
+/// Rows of a, or columns of b, to be packed, the terms of one chain after the other.
 struct Strip<'a, 't, S> {
     from: Matrix<'a, S>,
     terms: usize,

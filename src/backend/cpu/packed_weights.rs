@@ -1,4 +1,4 @@
-//! Packed weights, operands of products that are used again: within a run by several steps, or from run to run.
+//! Packed weights, operands of products that are used again: by several steps of a run, or from run to run.
 //!
 //! **Invariant:** a step computes the same whether its operand was packed by it, by another step or by an earlier run.
 
@@ -17,21 +17,22 @@ use std::sync::{Arc, OnceLock};
 
 /// Rows of a product for which packing costs little compared with multiplying.
 const MOST_ROWS: i64 = 256;
-/// A product of fewer rows does not pay for packing; nor do all products of a run together that have fewer, where the next run packs again.
+/// A product of fewer rows does not pay for packing; nor do products of a run that have fewer than the second number
+/// together, if the next run packs again.
 const LEAST_ROWS: i64 = 16;
 const LEAST_ROWS_OF_ALL: i64 = 64;
 /// Bytes of packed inputs that are kept from run to run, of all programs of a backend.
 const MOST_KEPT: u64 = 1 << 30;
-/// Layouts in which an input is kept.
+/// Most layouts in which an input is kept.
 const MOST_LAYOUTS: usize = 4;
 
-/// What the right operand of a product is packed into, if it is, and where memory for that comes from.
+/// The slabs that the right operand of a product is packed into, if it is, and the pool of their memory.
 pub type PackTarget<'a> = (Option<&'a Slabs>, &'a Arc<Pool>);
 
-/// A packed operand: slabs of columns, each packed by whoever needs it first.
+/// A packed operand: slabs of columns, each packed at its first use.
 #[derive(Default)]
 pub struct Slabs {
-    /// Nothing when there was no memory.
+    /// `None` within: there was no memory.
     room: OnceLock<Option<Room>>,
     _quota: Option<CacheQuota>,
 }
@@ -42,7 +43,7 @@ pub struct Room {
 }
 
 impl Slabs {
-    /// Room for `count` slabs of `len` elements of f32 memory, always the same numbers; `None` when there is no memory for them.
+    /// Room for `count` slabs of `len` elements of f32, the same numbers in every call; `None` when there is no memory for them.
     pub fn room(&self, pool: &Arc<Pool>, count: usize, len: usize) -> Option<&Room> {
         self.room.get_or_init(|| Room::new(pool, count, len)).as_ref()
     }
@@ -62,7 +63,7 @@ impl Room {
         Some(Room { slabs, _memory: memory })
     }
 
-    /// A slab, which `pack` writes if nobody has.
+    /// A slab, which `pack` writes at its first use.
     pub fn slab(&self, index: usize, pack: impl FnOnce(&mut [f32])) -> &[f32] {
         let (bound, packed) = &self.slabs[index];
         packed.get_or_init(|| pack(bound.result()));
@@ -70,7 +71,7 @@ impl Room {
     }
 }
 
-/// An input's share of what may be kept.
+/// An input's share of the bytes that may be kept.
 struct CacheQuota {
     kept: Arc<AtomicU64>,
     nbytes: u64,
@@ -82,12 +83,12 @@ impl Drop for CacheQuota {
     }
 }
 
-/// The packed layouts of one input, cached with its memory. One that was used once only is not kept: where every step has new
-/// weights, that would take memory for nothing.
+/// The packed layouts of one input, cached with its memory. A layout that was used only once is not kept: where every
+/// step has new weights, that would take memory for nothing.
 #[derive(Default)]
 struct PackedLayouts(Mutex<Vec<PackedLayout>>);
 
-/// Of an input with this layout.
+/// The packed form of an input with this layout.
 struct PackedLayout {
     layout: Layout,
     dtype: DType,
@@ -110,7 +111,7 @@ impl PackedLayouts {
         if packed.slabs.is_none() {
             let nbytes = operand.layout.numel() as u64 * operand.dtype.size() as u64;
             let quota = CacheQuota { kept: kept.clone(), nbytes };
-            // Given back with the quota, where it was too much.
+            // If it was too much, it is given back with the quota.
             if kept.fetch_add(nbytes, Relaxed) + nbytes <= MOST_KEPT {
                 let slabs = Slabs { room: OnceLock::new(), _quota: Some(quota) };
                 packed.slabs = Some(Arc::new(slabs));
@@ -120,16 +121,16 @@ impl PackedLayouts {
     }
 }
 
-/// Who owns a step's packed operand.
+/// The owner of a step's packed operand.
 #[derive(Clone, Copy)]
 enum Owner {
-    /// Among those of the run.
+    /// The run: number among its packed operands.
     Run(usize),
     /// In the input's derived cache.
     Input(u32),
 }
 
-/// The steps of a plan that multiply by an operand that is packed.
+/// The steps of a plan that multiply by a packed operand.
 pub struct PackedOperands {
     steps: HashMap<usize, Owner>,
     /// Operands that several steps of a run read.
@@ -140,7 +141,7 @@ pub struct PackedOperands {
 
 impl PackedOperands {
     pub fn new(plan: &Plan, kept: &Arc<AtomicU64>) -> PackedOperands {
-        // Inputs stay as they are; other memory holds one value after the other.
+        // Inputs do not change; other memory holds one value after the other.
         type Read<'a> = (Option<ValueId>, &'a Operand);
         let mut steps = HashMap::new();
         let mut of_operand: HashMap<Read, (Vec<usize>, i64)> = HashMap::new();
@@ -178,12 +179,12 @@ impl PackedOperands {
         PackedOperands { steps, several, kept: kept.clone() }
     }
 
-    /// For one run.
+    /// The slabs of one run.
     pub fn of_run(&self) -> Vec<Arc<Slabs>> {
         (0..self.several).map(|_| Arc::default()).collect()
     }
 
-    /// What a step's right operand is packed into; `None` if it is read as it is.
+    /// The slabs that a step's right operand is packed into; `None` if it is read as it is.
     pub fn slabs(
         &self,
         step: usize,

@@ -1,9 +1,10 @@
 //! Products of matrices on this thread by loops of our own (as Goto and van de Geijn, Anatomy of High-Performance Matrix
 //! Multiplication, 2008): tiles of rows of a are packed into the second-level cache, where one panel of columns of b after the
-//! other meets them all, from the first-level cache if it fits, and [`MicroKernels`] multiply them. Halves become f32 on the way.
+//! other meets them all, from the first-level cache if it fits, and [`MicroKernels`] multiply them. Halves become f32 on the
+//! way.
 //!
-//! **Invariant:** an element of the result is a chain of fused multiply-adds for each [`DEPTH`] terms at most, in order;
-//! how long the pieces are depends on their number only. So bits depend on nothing else: not on blocks, layouts or caches.
+//! **Invariant:** an element of the result is a chain of fused multiply-adds for each [`DEPTH`] terms at most, in order; the
+//! length of the chains depends on the number of terms only. So bits depend on nothing else: not on blocks, layouts or caches.
 
 use super::choice::fills;
 use super::element::{Bf16, F16, Stored};
@@ -14,22 +15,21 @@ use super::onednn;
 use super::pool::with_scratch;
 use super::vector::{SIDE, Square, Vector};
 
-/// Terms of a sum that are one chain at most: so many columns of a tile stay in the first-level cache. As many as a
-/// library takes as one.
+/// Most terms of a sum in one chain: that many columns of a tile stay in the first-level cache. A library takes as many in one.
 pub const DEPTH: usize = 384;
 
-/// Rows that are not enough to pay for packing b, where it need not be, ...
+/// Rows up to which packing b does not pay, if it can be read as it is.
 const FEW: usize = 16;
 
-/// ... and columns that are not enough for rows of a.
+/// Columns up to which packing rows of a does not pay, if they can be read as they are.
 const NARROW: usize = 64;
 
 /// Columns of b that are packed at a time.
 const MOST_COLUMNS: usize = 512;
 
-/// What terms are made of.
+/// Element types of the operands.
 pub trait Term: Stored<f32> {
-    /// A matrix of f32, as it is.
+    /// The matrix itself, if it is of f32.
     fn as_f32(_: Matrix<'_, Self>) -> Option<Matrix<'_, f32>> {
         None
     }
@@ -42,7 +42,7 @@ impl Term for f32 {
 impl Term for F16 {}
 impl Term for Bf16 {}
 
-/// Whether a block with an operand of halves is computed here, which a library would have to be given as f32.
+/// Whether a block with an operand of halves is computed here; a library would need it as f32.
 pub fn pays(c: &Block<f32>) -> bool {
     !onednn::is_here() || fills(c.rows, c.columns)
 }
@@ -72,7 +72,7 @@ pub fn multiply<S: Term>(
     true
 }
 
-/// Terms of a sum of `k` that are one chain; the last chain may have fewer.
+/// Terms of one chain in a sum of `k`; the last chain may have fewer.
 pub fn chain(k: usize) -> usize {
     k.div_ceil(k.div_ceil(DEPTH))
 }
@@ -83,7 +83,7 @@ pub fn cached_rows(kernels: &MicroKernels, depth: usize) -> usize {
     (most - most % kernels.rows).max(kernels.rows)
 }
 
-/// How many terms, rows and columns are multiplied at a time.
+/// Most terms, rows and columns that are multiplied at a time.
 #[derive(Clone, Copy)]
 struct Most {
     depth: usize,
@@ -100,7 +100,7 @@ struct Product<'a, 'c, S> {
     b: Matrix<'a, S>,
     adds: bool,
     c: &'a mut Block<'c, f32>,
-    /// Memory for panels of b, for rows of a, and for a tile that is larger than what is left of the result.
+    /// Memory for panels of b, for rows of a, and for a tile that reaches beyond the result.
     panels: &'a mut [f32],
     rows_of_a: &'a mut [f32],
     edge: &'a mut [f32],
@@ -152,8 +152,8 @@ impl<S: Term> Product<'_, '_, S> {
     }
 }
 
-/// `c = a b`, or `c += a b`, of `depth` terms, tile by tile: a panel of b stays in the cache while all rows meet it. `of_a` are rows from
-/// one on, so many; `of_b` columns from one on, in rows of so many.
+/// `c = a b`, or `c += a b`, of `depth` terms, tile by tile: a panel of b stays in the cache while all rows meet it.
+/// `of_a(row, count)` gives rows of a; `of_b(column, width)` gives columns of b, in rows of `width`.
 #[inline(always)]
 pub fn tiles<'m>(
     kernels: &MicroKernels,
@@ -222,8 +222,8 @@ pub fn pack_rows<V: Vector, S: Term, const HIGH: usize>(
     }
 }
 
-/// The first term and the first row or column of all pieces: one tile after the other where their terms are neighbours in
-/// memory, else some terms after the others.
+/// The first term and the first row or column of all pieces: tile by tile where the terms of a tile are neighbours in
+/// memory, else [`SIDE`] terms of all tiles at a time.
 #[inline(always)]
 fn in_reading_order(
     by_tile: bool,
@@ -266,12 +266,12 @@ pub fn pack<V: Vector, S: Term, const WIDE: usize>(
     }
 }
 
-/// `to` is `from` and zeros.
+/// Copies `from` to `to` and fills the rest with zeros.
 #[inline(always)]
 fn copy<S: Term>(from: &[S], to: &mut [f32]) {
     let (to, end) = to.split_at_mut(from.len());
     end.fill(0.0);
-    // Arrays, because runs of unknown length are moved by a call, and what may overlap one by one.
+    // Arrays, because runs of unknown length are moved by a call, and elements that may overlap one by one.
     let ((to, to_rest), (from, from_rest)) = (to.as_chunks_mut(), from.as_chunks());
     for (to, from) in to.iter_mut().zip(from) {
         *to = loaded::<S, SIDE>(from);

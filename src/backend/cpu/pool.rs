@@ -1,7 +1,7 @@
-//! How work is given to the threads of this backend, and the memory they work in.
+//! Distribution of work to the threads of this backend, and the memory they work in.
 //!
-//! **Invariant:** what a task computes depends on the shapes only, never on how many threads there are or which of
-//! them runs it: results have the same bits for any number of threads.
+//! **Invariant:** the result of a task depends on the shapes only, never on the number of threads or on which of them
+//! runs it: results have the same bits for any number of threads.
 
 use super::access::{Plain, zeroed};
 use super::choice::Choices;
@@ -16,33 +16,32 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of memory traffic (or what takes as long) below which handing work to another thread costs more than it
-/// brings.
+/// Bytes of memory traffic (or equally long work) below which handing work to another thread costs more than it gains.
 pub const GRAIN: usize = 64 << 10;
-/// As much for waking a thread.
+/// Likewise for waking a thread.
 const WAKE: usize = 4 * GRAIN;
 
 /// Threads that start at the first use, and the library of matrix products they use.
 pub struct Threads {
     count: usize,
     search: Search,
-    /// Where what is measured of it is kept; nothing is measured without.
+    /// Where its measurements are kept; without this nothing is measured.
     choices: Option<Disk>,
     onednn: OnceLock<Result<Option<Arc<OneDnn>>>>,
     thread_pool: OnceLock<ThreadPool>,
-    /// Held while they start.
+    /// Held while the threads start.
     starting: Mutex<()>,
 }
 
 impl Threads {
-    /// 0 means one for every core.
+    /// `count` 0 means one for every core.
     pub fn new(count: usize, search: Search) -> Threads {
         let (onednn, thread_pool) = (OnceLock::new(), OnceLock::new());
         let (choices, starting) = (None, Mutex::default());
         Threads { count, search, choices, onednn, thread_pool, starting }
     }
 
-    /// As many threads, none started, that multiply by what was measured to be the fastest.
+    /// As many threads, none started, that use the multipliers measured to be the fastest.
     pub fn with_choices(&self, disk: Disk) -> Threads {
         Threads { choices: Some(disk), ..Threads::new(self.count, self.search.clone()) }
     }
@@ -53,12 +52,12 @@ impl Threads {
         library.and_then(|library| library.choices()).map(Choices::made).unwrap_or_default()
     }
 
-    /// Whether who multiplies is measured.
+    /// Whether multipliers are measured.
     pub fn measures(&self) -> bool {
         self.choices.is_some()
     }
 
-    /// Loads it at the first use. Error when the file that was asked for cannot be used.
+    /// The library, loaded at the first use. Error: the requested file cannot be used.
     pub fn onednn(&self) -> std::result::Result<Option<&Arc<OneDnn>>, &Error> {
         let load = || {
             let library = onednn::load(&self.search)?;
@@ -79,7 +78,7 @@ impl Threads {
         self.thread_pool.get().is_some()
     }
 
-    /// Runs `body` on this thread, which shares its work with the others. Errors: the system gives no threads; as
+    /// Runs `body` on this thread, which shares its work with the others. Errors: the system starts no threads; as
     /// [`Threads::onednn`].
     pub fn install<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         let thread_pool = self.thread_pool()?;
@@ -92,7 +91,7 @@ impl Threads {
         onednn::with(None, || thread_pool::serial(body))
     }
 
-    /// Started at the first use. Where the system has no threads for it now, the next use tries again.
+    /// The pool, started at the first use. If the system starts no threads now, the next use tries again.
     fn thread_pool(&self) -> Result<&ThreadPool> {
         if let Some(thread_pool) = self.thread_pool.get() {
             return Ok(thread_pool);
@@ -126,9 +125,8 @@ pub fn parallel(n: usize, cost: usize, task: impl Fn(usize) + Sync) {
     parallel_for(n.div_ceil(each), n.saturating_mul(cost) >= WAKE, &piece);
 }
 
-/// [`parallel`] over items, each given away once. Panics with the error `OutOfMemory`: they are
-/// listed, so there should be one for a piece of the data that is worth a task, not for each
-/// number.
+/// [`parallel`] over items, each given away once. Panics with the error `OutOfMemory`. The items are collected in a
+/// list, so each should be a piece of the data that is worth a task, not a number.
 pub fn parallel_each<T: Send>(
     items: impl Iterator<Item = T>,
     cost: usize,
@@ -156,9 +154,8 @@ pub fn parallel_chunks<T: Send>(
     parallel_each(out.chunks_mut(chunk.saturating_mul(each)).enumerate(), each * cost, several);
 }
 
-/// Memory that starts at a page. So vectors lie in one cache line each, and what is read at some place of one of
-/// these and written at the same place of another is not taken for the same by the processor, which compares the
-/// low twelve bits of addresses first.
+/// Memory that starts at a page. So each vector lies in one cache line, and a read at some place of one of these and a write at
+/// the same place of another are not taken for the same by the processor, which compares the low twelve bits of addresses first.
 #[derive(Default)]
 pub struct Paged<T> {
     memory: Vec<T>,
@@ -169,7 +166,7 @@ pub struct Paged<T> {
 const PAGE: usize = 4096;
 
 impl<T: Plain> Paged<T> {
-    /// Panics with the error `OutOfMemory`, which its step gives back.
+    /// Panics with the error `OutOfMemory`, which its step returns.
     pub fn new(len: usize) -> Paged<T> {
         let memory = zeroed::<T>(len + PAGE / size_of::<T>());
         let start = memory.as_ptr().align_offset(PAGE).min(PAGE / size_of::<T>());
@@ -192,8 +189,8 @@ impl<T> DerefMut for Paged<T> {
     }
 }
 
-/// Buffers that wait for their next use. Moving one moves a pointer only: a larger value just written and read again
-/// in larger parts would wait until all results before it are in the cache.
+/// Unused buffers. Moving one moves a pointer only: a larger value that was just written, and is read again in larger
+/// parts, would wait until all results before it are in the cache.
 type Free<T> = Vec<Box<Paged<T>>>;
 
 /// Element types of scratch memory.
@@ -219,12 +216,11 @@ scratch!(i64, SCRATCH_I64);
 scratch!(F16, SCRATCH_F16);
 scratch!(Bf16, SCRATCH_BF16);
 
-/// Bytes of the largest buffer that is kept. Glibc's malloc keeps no larger one, either: getting it
-/// takes little beside what is done with it. What layers of usual sizes pack is smaller, and would
-/// take up to twice as long in new memory.
+/// Bytes of the largest buffer that is kept. Glibc's malloc keeps no larger one, either: getting it takes little time compared
+/// with its use. Operands packed for layers of usual sizes are smaller, and would take up to twice as long in new memory.
 const KEPT: usize = 32 << 20;
 
-/// A buffer of `len` numbers of unspecified value that this thread keeps for the next time, unless
+/// Calls `body` with a buffer of `len` numbers of unspecified value, which this thread keeps for the next time unless
 /// it is large.
 pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R) -> R {
     if len == 0 {
@@ -236,7 +232,7 @@ pub fn with_scratch<T: Scratch, R>(len: usize, body: impl FnOnce(&mut [T]) -> R)
     // Taken out while it is used: a nested or stolen task gets another one.
     let mut buffer = T::stack(Vec::pop).unwrap_or_default();
     if buffer.len() < len {
-        // The old one is given back first.
+        // The old one is freed first.
         *buffer = Paged::default();
         *buffer = Paged::new(len.next_power_of_two());
     }
@@ -251,7 +247,7 @@ pub fn kept<T: Scratch>() -> usize {
     T::stack(|free| free.iter().map(|buffer| size_of_val(&***buffer)).sum())
 }
 
-/// [`with_scratch`] in parts of so many numbers each.
+/// [`with_scratch`], divided into parts of these lengths.
 pub fn with_parts<T: Scratch, R, const N: usize>(
     lengths: [usize; N],
     body: impl FnOnce([&mut [T]; N]) -> R,

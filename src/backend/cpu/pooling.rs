@@ -1,5 +1,5 @@
-//! Pooling over windows and its gradients, in parallel over planes. Windows are cut to what they meet beforehand, once for
-//! each dimension.
+//! Pooling over windows and its gradients, in parallel over planes. Windows are clipped to the input beforehand, once
+//! for each dimension.
 
 use super::access::Bound;
 use super::element::{Bf16, F16, Stored};
@@ -15,7 +15,8 @@ use crate::op::nn::window::Windows;
 use crate::op::nn::windows_of_pool;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Pixels of a line from which on adding what they meet at one place side by side is faster than adding up each one's window.
+/// Pixels of a line from which on adding their elements at one place in the windows side by side is faster than adding
+/// up the window of each.
 const SIDE_BY_SIDE: usize = 8;
 
 /// Calls a function that is generic over an element and its lane.
@@ -31,13 +32,14 @@ macro_rules! by_float {
     };
 }
 
-/// What the windows meet along one dimension: for every pixel the first element and how many, `step` apart.
+/// The elements that the windows cover along one dimension: for every pixel the first one and their number, `step` apart.
 struct Along {
     meets: Vec<(usize, usize)>,
     step: usize,
 }
 
-/// What the pixels of a line meet at one place in their windows, if these lie side by side, one element apart: so many elements in a row.
+/// The elements that the pixels of a line have at one place in their windows, if the windows are one element apart:
+/// `count` elements in a row.
 #[derive(Clone, Copy)]
 struct Tap {
     pixel: usize,
@@ -47,12 +49,12 @@ struct Tap {
 
 struct Shape {
     along: [Along; 3],
-    /// Of a line, from the first place in the windows to the last, if they are one element apart.
+    /// The taps of a line, from the first place in the windows to the last, if they are one element apart.
     taps: Option<Vec<Tap>>,
     plane: usize,
     pixels: usize,
     input: [usize; 3],
-    /// Of a plane, in bytes of memory traffic that would take as long.
+    /// Cost of a plane, in bytes of memory traffic that would take as long.
     cost: usize,
 }
 
@@ -74,7 +76,8 @@ impl Shape {
         Shape { along, taps, plane: w.plane(), pixels: w.pixels(), input: w.input, cost }
     }
 
-    /// Calls `f` for what the pixels of each line meet in each line of their windows: the line's first pixel, and the first element.
+    /// Calls `f` for each line of pixels and each input line that their windows cover, with the first pixel and the
+    /// first element of the line.
     #[inline(always)]
     fn each_line(&self, mut f: impl FnMut(usize, usize)) {
         let [layers, lines, columns] = &self.along;
@@ -92,7 +95,7 @@ impl Shape {
         }
     }
 
-    /// Calls `f` for the runs of elements that each pixel meets: pixel, first element, step, how many.
+    /// Calls `f` for the runs of elements in the window of each pixel: pixel, first element, step, number of elements.
     #[inline(always)]
     fn each_run(&self, mut f: impl FnMut(usize, usize, usize, usize)) {
         let [layers, lines, columns] = &self.along;
@@ -116,7 +119,7 @@ impl Shape {
 }
 
 impl Shape {
-    /// Adds to `sums`, of a plane's pixels, what each meets.
+    /// Adds to `sums`, of a plane's pixels, the elements in the window of each.
     #[inline(always)]
     fn sum<L: RowMath>(&self, x: &[L], sums: &mut [L]) {
         match &self.taps {
@@ -131,7 +134,7 @@ impl Shape {
         }
     }
 
-    /// Adds to `sums`, of a plane's elements, the gradients of the pixels that meet each, in the order of the pixels.
+    /// Adds to `sums`, of a plane's elements, the gradients of the pixels whose windows cover each, in the order of the pixels.
     #[inline(always)]
     fn sum_grad<L: RowMath>(&self, dy: &[L], sums: &mut [L]) {
         match &self.taps {
@@ -147,7 +150,7 @@ impl Shape {
     }
 }
 
-/// As of [`Shape::taps`].
+/// See [`Shape::taps`].
 fn taps(w: &Windows, d: usize) -> Vec<Tap> {
     let tap = |at: usize| {
         let (skipped, shift) = (at * w.dilation[d], w.padding[d]);
@@ -295,7 +298,7 @@ mod tests {
     use super::*;
     use crate::backend::cpu::tests::Random;
 
-    /// The elements of a line that a window along it meets, one after the other.
+    /// The elements of a line that a window covers along it, one after the other.
     fn met(w: &Windows, d: usize, pixel: usize) -> Vec<usize> {
         let at = |tap: usize| (pixel * w.stride[d] + tap * w.dilation[d]).checked_sub(w.padding[d]);
         (0..w.kernel[d]).filter_map(at).filter(|&at| at < w.input[d]).collect()

@@ -27,7 +27,7 @@ fn units_of_panel(gates: usize) -> usize {
     if gates == 1 { PANEL } else { PANEL / 4 }
 }
 
-/// What a task costs, as memory traffic.
+/// Cost of a task, as memory traffic.
 fn cost(layer: &Layer) -> usize {
     let products = layer.cell.gates() * layer.units * layer.units;
     layer.time * rows_of_task(layer.batch).min(layer.batch) * (products / 4 + 8 * layer.units)
@@ -56,7 +56,7 @@ fn rows_at(x: &[f32], first: usize, rows: usize, width: usize) -> &[f32] {
     &x[first * width..][..rows * width]
 }
 
-/// What each task writes of a result [time, batch, width]: its rows at every time; nothing of one without elements.
+/// The part of a result [time, batch, width] that each task writes: its rows at every time; nothing of one without elements.
 fn pieces<'a>(layer: &Layer, out: &'a Bound, width: usize) -> Vec<Block<'a, f32>> {
     if width == 0 {
         return Vec::new();
@@ -66,7 +66,7 @@ fn pieces<'a>(layer: &Layer, out: &'a Bound, width: usize) -> Vec<Block<'a, f32>
     of_tasks.map(|(_, _, block)| block).collect()
 }
 
-/// Rows of a batch on their way forward.
+/// A task of the forward pass: some rows of a batch.
 struct Forward<'a> {
     first: usize,
     y: Block<'a, f32>,
@@ -171,11 +171,11 @@ fn put<V: Vector>(v: V, to: &mut [f32], at: usize, n: usize) {
     if n == V::LANES { v.store(&mut to[at..]) } else { v.store_part(&mut to[at..at + n]) }
 }
 
-/// What a step makes of the products of one panel, for all rows of a task.
+/// The computation of a step from the products of one panel, for all rows of a task.
 struct Step<'a> {
     cell: Cell,
     units: usize,
-    /// The panel's first unit, and how many it has room for.
+    /// The panel's first unit, and the number that it has room for.
     first: usize,
     wide: usize,
     sums: &'a [f32],
@@ -198,7 +198,7 @@ impl Kernel for Step<'_> {
             for j in (0..end).step_by(V::LANES) {
                 let (n, unit) = (V::LANES.min(end - j), self.first + j);
                 let at = row * u + unit;
-                // Macros: what is called would not be compiled for the processor.
+                // Macros: a called function would not be compiled for the processor.
                 macro_rules! hidden {
                     ($gate:expr) => {
                         V::load(&self.sums[(row * g + $gate) * self.wide + j..])
@@ -242,7 +242,7 @@ impl Kernel for Step<'_> {
     }
 }
 
-/// Rows of a batch on their way back.
+/// A task of the backward pass: some rows of a batch.
 struct Backward<'a> {
     first: usize,
     dgates: Block<'a, f32>,
@@ -251,7 +251,7 @@ struct Backward<'a> {
     inner: Option<Block<'a, f32>>,
 }
 
-/// What the way back reads.
+/// Operands of the backward pass.
 struct Saved<'a> {
     dy: &'a [f32],
     hidden: &'a [f32],
@@ -342,7 +342,7 @@ fn backward(layer: &Layer, from: &Saved, packed: &[f32], task: Backward) {
     });
 }
 
-/// What the step before left: the cell of an LSTM, the state of a GRU; of some rows.
+/// The value that the previous step left for some rows: the cell of an LSTM, the state of a GRU.
 struct Earlier<'a> {
     from: &'a [f32],
     /// Elements from row to row.
@@ -370,22 +370,22 @@ impl<'a> Earlier<'a> {
     }
 }
 
-/// What a step passes back, for all rows of a task.
+/// The gradients of a step, for all rows of a task.
 struct StepBack<'a> {
     cell: Cell,
     units: usize,
-    /// Of `dstate`.
+    /// Elements from row to row of `dstate`.
     pitch: usize,
     dy: &'a [f32],
     y: &'a [f32],
     saved: &'a [f32],
     earlier: Earlier<'a>,
-    /// What the state gets from later steps; afterwards what the one before gets but by way of the products.
+    /// The gradient of the state from later steps; afterwards that of the state before, without the part that the products give.
     dstate: &'a mut [f32],
     dcell: &'a mut [f32],
     dgates: &'a mut [f32],
     inner: &'a mut [f32],
-    /// What the products of a GRU get.
+    /// Left operand of a GRU's products.
     products: &'a mut [f32],
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The space is ordered so that memory is read as it lies: *rows* when the innermost dimension is reduced (a tile holds
 //! a part of a row or several rows), else *columns* (rows of kept elements are added up, in blocks of rows that are
-//! combined in order). Short rows may lie within another reduced dimension, as those of a channel of images do: then each
-//! row is folded where it is, and what belongs together is combined at the end. Blocks depend on the shape only.
+//! combined in order). Short rows may lie within another reduced dimension, as those of a channel of images do: then
+//! each row is folded where it is, and the rows of one result are combined at the end. Blocks depend on the shape only.
 
 use super::access::{Bound, Source, zeroed};
 use super::columns;
@@ -41,10 +41,10 @@ pub struct Folded {
     code: Arc<Code>,
     space: Space,
     reads: Vec<Walk>,
-    /// The kept dimensions in their order, and how the result lies over them.
+    /// The kept dimensions in their order, and the layout of the result over them.
     kept: Space,
     write: Walk,
-    /// Reduced, outside of the kept dimensions; 1 but where rows are short.
+    /// Reduced elements outside of the kept dimensions; 1 except where rows are short.
     above: usize,
     outer: usize,
     reduced: usize,
@@ -427,7 +427,7 @@ impl Folded {
     }
 }
 
-/// Rows of `width` elements that one tile of so many holds, or 1 where not even one fits.
+/// Rows of `width` elements that a tile of `length` holds, or 1 where not even one fits.
 fn rows_of_tile(length: usize, width: usize) -> usize {
     (length / width).max(1)
 }
@@ -437,7 +437,7 @@ fn tile_of_columns(length: usize, width: usize) -> (usize, usize) {
     if width <= length { (length / width, width) } else { (1, length) }
 }
 
-/// Rows of `width` elements that one task adds up, of so many.
+/// Rows of `width` elements, out of `rows`, that one task adds up.
 fn rows_for(width: usize, rows: usize) -> usize {
     let enough = (4 * GRAIN / 4).div_ceil(width);
     enough.clamp(16, 1 << 16).max(rows.div_ceil(64))

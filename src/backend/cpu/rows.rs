@@ -1,4 +1,4 @@
-//! Arithmetic on rows of floats: what softmax and normalisations are made of. f32 (half types are converted to it)
+//! Arithmetic on rows of floats, of which softmax and normalisations are made. f32 (half types are converted to it)
 //! with vector code, f64 by the same source with the standard library's functions.
 
 use super::access::{Bound, Plain};
@@ -15,8 +15,7 @@ use std::ops::Range;
 
 /// Rows in memory of a type that is computed as `L`.
 pub trait RowOf<L: Plain>: Stored<L> {
-    /// How much room a row of `n` elements wants to be read or written: none where it is used as it
-    /// is.
+    /// Elements of room needed to read or write a row of `n` elements: none where it is used as it is.
     fn room(n: usize) -> usize;
     /// The row as `L`: itself, or converted into `room`.
     fn read<'a>(row: &'a [Self], room: &'a mut [L]) -> &'a [L];
@@ -55,7 +54,7 @@ row_of!(converted F16, Bf16);
 pub trait Rows<L>: Sync {
     /// As [`RowOf::room`].
     fn room(&self, n: usize) -> usize;
-    /// Those `at`: themselves, or converted into `room`.
+    /// The elements `at`: themselves, or converted into `room`.
     fn read<'a>(&'a self, at: Range<usize>, room: &'a mut [L]) -> &'a [L];
 }
 
@@ -68,7 +67,7 @@ impl<L: Plain, S: RowOf<L>> Rows<L> for &[S] {
     }
 }
 
-/// What is computed on rows.
+/// Operations on rows.
 pub trait RowMath: Real + Scratch + From<f32> {
     /// Error for an operand of a type that is not computed as this.
     fn rows(operand: &Bound) -> Result<Box<dyn Rows<Self> + '_>>;
@@ -78,13 +77,13 @@ pub trait RowMath: Real + Scratch + From<f32> {
     fn max(x: &[Self]) -> Self;
     fn sum(x: &[Self]) -> f64;
     fn dot(x: &[Self], y: &[Self]) -> f64;
-    /// `y = exp(x - shift)`; their sum.
+    /// `y = exp(x - shift)`; returns the sum.
     fn exp_sum(x: &[Self], shift: Self, y: &mut [Self]) -> f64;
     /// The sum of `exp(x - shift)`.
     fn sum_exp(x: &[Self], shift: Self) -> f64;
-    /// `x = exp(x - max)` of whole vectors, but if all are -inf: max and sum.
+    /// `x = exp(x - max)` of whole vectors, unless all are -inf; returns the maximum and the sum.
     fn soften(x: &mut [Self]) -> (Self, f64);
-    /// `y = x * scale`.
+    /// `y *= scale`.
     fn scale(y: &mut [Self], scale: Self);
     /// `y = (x - first) - second`.
     fn subtract(x: &[Self], first: Self, second: Self, y: &mut [Self]);

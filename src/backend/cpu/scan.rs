@@ -1,4 +1,4 @@
-//! Along one axis: places of extremes, and what runs along.
+//! Scans along one axis: places of extremes, and running sums, products and maxima.
 
 use super::access::Bound;
 use super::element::{Bf16, F16, Stored, store_run};
@@ -13,7 +13,7 @@ use crate::shape::numel;
 /// Elements before, along and after the axis.
 type Shape = (usize, usize, usize);
 
-/// Calls a function that is generic over an element and its lane, and perhaps what is done with them.
+/// Calls a function that is generic over an element and its lane, and perhaps over an operation on them.
 macro_rules! by_lane {
     ($dtype:expr, $f:ident $(<$of:ty>)? ($($arg:expr),*)) => {
         match $dtype {
@@ -36,7 +36,7 @@ fn shape(x: &Bound, attrs: &[Attr]) -> Shape {
     (numel(&sizes[..axis]) as usize, sizes[axis] as usize, numel(&sizes[axis + 1..]) as usize)
 }
 
-/// Result: i64, the first of the best; the first NaN is the best of all.
+/// Writes, as i64, the first place of the extreme; the first NaN counts as the extreme.
 pub fn arg(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()> {
     by_lane!(reads[0].dtype, arg_as(op == Op::ArgMax, &reads[0], shape(&reads[0], attrs), write));
     Ok(())
@@ -65,7 +65,7 @@ fn arg_as<S: Stored<L>, L: PartialOrd + Copy>(
     });
 }
 
-/// What is kept of the numbers of a lane so far. Types without values say what it is.
+/// A running value over a lane. The types that implement this have no values and name the operation.
 trait Running<L> {
     type Kept: Copy;
     const NEUTRAL: Self::Kept;
@@ -136,7 +136,7 @@ fn running_as<S: Stored<L>, L: Copy + Default, R: Running<L>>(
     });
 }
 
-/// Of the last axis: what is kept stays in a register, and results are stored in runs.
+/// Along the last axis: the running value stays in a register, and results are stored in runs.
 fn run_along<S: Stored<L>, L: Copy + Default, R: Running<L>>(x: &[S], out: &mut [S]) {
     let mut kept = R::NEUTRAL;
     let mut run = [L::default(); 64];

@@ -1,4 +1,4 @@
-//! Where the rows that a kernel computes go.
+//! Destinations of the rows that a kernel computes.
 
 use super::access::{Bound, Plain};
 use super::matmul::Lent;
@@ -6,10 +6,10 @@ use super::pool::{Scratch, with_scratch};
 use crate::dtype::DType;
 use crate::op::array::collected;
 
-/// What becomes of the rows that a kernel computes.
+/// The destination of the rows that a kernel computes.
 pub enum Sink<'a> {
     Memory(&'a Bound),
-    /// They are lent in blocks, as elements of that type.
+    /// Rows are lent in blocks, as elements of that type.
     Lent(DType, &'a (dyn Fn(Lent) + Sync)),
 }
 
@@ -21,7 +21,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Where `n` elements at a time of the `total` are stored, if they are.
+    /// Memory for `n` elements at a time of the `total`; `None` for each piece if they are lent.
     pub fn pieces<S: Plain>(&self, total: usize, n: usize) -> Vec<Option<&mut [S]>> {
         match self {
             Sink::Memory(result) => collected(result.result::<S>().chunks_mut(n).map(Some)),

@@ -25,7 +25,7 @@ pub fn pitch(n: usize) -> usize {
     whole(n) | MAX_LANES
 }
 
-/// Which elements of a product are wanted, or which of its left operand are not 0. The rest may be taken to be so.
+/// The elements of a product that are wanted, or those of its left operand that are not 0. The rest may be taken to be 0.
 #[derive(Clone, Copy)]
 pub enum Only {
     All,
@@ -44,7 +44,7 @@ pub struct SmallGemm<'a, T> {
     /// Rows that are `pitch` apart.
     pub b: &'a [T],
     pub pitch: usize,
-    /// Of the result. `columns` is a multiple of [`MAX_LANES`].
+    /// Size of the result. `columns` is a multiple of [`MAX_LANES`].
     pub rows: usize,
     pub columns: usize,
     /// Columns of `a`, rows of `b`.
@@ -54,7 +54,7 @@ pub struct SmallGemm<'a, T> {
     pub only: Only,
 }
 
-/// Numbers that such products are made of.
+/// Element types of such products.
 pub trait SmallGemmElement: Real {
     /// Writes the product into rows that are `pitch` apart.
     fn small_gemm(task: SmallGemm<Self>, c: &mut [Self], pitch: usize);
@@ -73,10 +73,10 @@ impl SmallGemmElement for f32 {
     }
 }
 
-/// Multiplications that a library takes longer to be called for than to do.
+/// Multiplications up to which calling a library takes longer than doing them.
 const MOST: usize = 1 << 14;
 
-/// Whether such a product is one for [`small_product`]. With fewer rows bringing b into place takes as long as multiplying.
+/// Whether such a product is one for [`small_product`]. With fewer rows, bringing b into place takes as long as multiplying.
 pub fn is_small(rows: usize, columns: usize, k: usize) -> bool {
     let work = rows.saturating_mul(whole(columns)).saturating_mul(k);
     rows >= 4 && 0 < work && work <= MOST && columns <= PANEL && current() != Isa::Baseline
@@ -134,10 +134,10 @@ kernel! {
     }
 }
 
-/// Rows of what is computed in registers.
+/// Rows of a tile that is computed in registers.
 const ROWS: usize = 6;
 
-/// Vectors of a row of what is computed in registers: with those of `b` these are almost all registers.
+/// Vectors of a row of such a tile: with those of `b` they take almost all registers.
 #[inline(always)]
 const fn width<V: Vector>() -> usize {
     if V::REGISTERS == 32 { 4 } else { 2 }
@@ -193,7 +193,7 @@ fn part<V: Vector>(
     }
 }
 
-/// What is added up for one tile.
+/// The operands of one tile.
 struct Terms<'a> {
     a: Matrix<'a, f32>,
     b: &'a [f32],

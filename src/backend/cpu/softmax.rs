@@ -11,7 +11,7 @@ use crate::internal;
 use crate::op::Op;
 use std::ops::Range;
 
-/// Elements of a row or some rows that are computed together.
+/// Elements of one or more rows that one task computes.
 const BLOCK: usize = 8192;
 
 /// `op` is one of the four; `reads` are its dense operands, `y` its result.
@@ -88,12 +88,12 @@ pub fn log_sum_exp(x: &Bound, writes: &[Bound]) -> Result<()> {
     Ok(())
 }
 
-/// Of a row: exponentials take about as long as streaming four times as much.
+/// Cost of a row: exponentials take about as long as streaming four times as much.
 fn cost_of(width: usize) -> usize {
     16 * width
 }
 
-/// So many rows are worth a task. What lists them all takes more memory than short rows.
+/// Rows that are worth a task. A list of all rows would take more memory than short rows.
 fn rows_of_task(width: usize) -> usize {
     GRAIN.div_ceil(cost_of(width).max(1))
 }
@@ -138,7 +138,7 @@ mod tests {
         Bound::at(Source::Memory(address), dtype, Layout::contiguous(sizes)).unwrap()
     }
 
-    /// Bytes that this thread keeps of what softmax and its gradient of two rows worked in.
+    /// Bytes of scratch memory that this thread keeps after softmax and its gradient of two rows.
     fn worked_in<S: RowOf<L> + Scratch, L: RowMath>(dtype: DType, width: usize) -> usize {
         let sizes = [2, width as i64];
         let [mut a, mut b, mut y] = [0; 3].map(|_| vec![S::default(); 2 * width]);

@@ -1,9 +1,9 @@
-//! The thread pool of this backend. A loop is shared by the thread that comes to it and by those that are awake: they look
-//! for work for some time before they sleep, because the kernels of a program follow each other within microseconds
-//! and waking a thread takes tens of them.
+//! The thread pool of this backend. A loop is shared by the thread that comes to it and by the workers that are awake:
+//! they look for work for some time before they sleep, because the kernels of a program follow each other within
+//! microseconds and waking a thread takes tens of them.
 //!
-//! **Invariant:** a worker looks at a job only between entering and leaving it, and whoever started the job waits until
-//! all have left. One job at a time; who finds the pool busy runs its loop serially.
+//! **Invariant:** a worker looks at a job only between entering and leaving it, and the thread that started the job
+//! waits until all have left. One job at a time; a thread that finds the pool busy runs its loop serially.
 #![expect(unsafe_code, reason = "threads borrow a loop's body for as long as the loop runs")]
 
 use crate::error::Result;
@@ -21,9 +21,9 @@ use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 /// How long a worker looks for work before it sleeps: longer than most steps that have work for one thread only, and
-/// about what it takes to wake it.
+/// about as long as waking it takes.
 const PATIENCE: Duration = Duration::from_micros(50);
-/// How much of this it does without letting others have the processor.
+/// Spins of this wait before others are given the processor.
 const SPINS: usize = 256;
 /// Sleepers that one thread wakes; those wake others.
 const CALLS: usize = 2;
@@ -31,9 +31,9 @@ const CALLS: usize = 2;
 /// The body of a loop.
 type Task = *const (dyn Fn(usize) + Sync);
 
-/// Iterations that nobody has begun: the first of them, and from the 32nd bit on the end. Each thread begins with a part of
-/// its own, the same of every loop over the same sizes, because what it made in the last one is in its cache; then it
-/// takes from the ends of others' parts. In a cache line of its own.
+/// Iterations that nobody has begun: the first of them, and from the 32nd bit on the end. Each thread begins with a
+/// part of its own, the same in every loop over the same sizes, because its results of the last one are in its cache;
+/// then it takes from the ends of others' parts. Each part has a cache line of its own.
 #[derive(Default)]
 #[repr(align(64))]
 struct Part(AtomicU64);
@@ -43,7 +43,7 @@ impl Part {
         self.0.store(first as u64 | (end as u64) << 32, Relaxed);
     }
 
-    /// The first one, or the last one.
+    /// Takes the first iteration, or the last one.
     fn take(&self, last: bool) -> Option<usize> {
         let rest = |part: u64| {
             let (first, end) = (part & u32::MAX as u64, part >> 32);
@@ -66,12 +66,12 @@ struct Worker {
 }
 
 struct Shared {
-    /// Number of the job, whether it may be entered, and how many workers are in it.
+    /// Number of the job, whether it may be entered, and the number of workers in it.
     state: AtomicU64,
     task: UnsafeCell<Task>,
-    /// Of the thread that starts the job, and of the workers.
+    /// Parts of the thread that starts the job, and of the workers.
     parts: Vec<Part>,
-    /// What a worker panicked with.
+    /// The payload of a worker's panic.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     workers: Vec<Worker>,
     sleepers: AtomicUsize,
@@ -115,8 +115,8 @@ impl Drop for InstallGuard {
 }
 
 impl ThreadPool {
-    /// `count` threads, the one that installs the pool included. `begin` runs first on each of the others. Error: the system gives
-    /// no threads.
+    /// `count` threads, the one that installs the pool included. `begin` runs first on each of the others. Error: the
+    /// system starts no threads.
     pub fn new(count: usize, begin: impl Fn() + Send + Sync + 'static) -> Result<ThreadPool> {
         let worker = || Worker { asleep: AtomicBool::new(false), thread: OnceLock::new() };
         let nothing: &(dyn Fn(usize) + Sync) = &|_| ();
@@ -149,7 +149,7 @@ impl ThreadPool {
         body()
     }
 
-    /// Runs a job that nobody else does.
+    /// Runs a job, while there is no other.
     fn run(&self, count: usize, wake: bool, task: &(dyn Fn(usize) + Sync)) {
         let shared = &*self.shared;
         let task: *const (dyn Fn(usize) + Sync + '_) = task;
@@ -184,13 +184,13 @@ impl Drop for ThreadPool {
     }
 }
 
-/// The iterations that thread `n` of so many begins with.
+/// The iterations that thread `n` of `threads` begins with.
 fn begins_with(n: usize, threads: usize, count: usize) -> Range<usize> {
     let first = |n: usize| (count as u64 * n as u64 / threads as u64) as usize;
     first(n)..first(n + 1)
 }
 
-/// How many threads share the loops of this one.
+/// Number of threads that share the loops of this one.
 pub fn size() -> usize {
     // SAFETY: `install` borrows the pool for as long as it is installed on this thread.
     CURRENT.get().map_or(1, |pool| unsafe { pool.as_ref() }.threads.len() + 1)
@@ -202,8 +202,8 @@ pub fn serial<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Runs `task(0)` to `task(count - 1)`, with the pool that is installed on this thread, if there is one. Within a task a loop
-/// is the task's own. `wake`: also with those who sleep. A panic of a task goes on here, when no other runs any more.
+/// Runs `task(0)` to `task(count - 1)`, with the pool that is installed on this thread, if there is one. Loops within a task run
+/// serially. `wake`: sleeping workers join, too. A panic of a task resumes here, when no other task runs any more.
 pub fn parallel_for(count: usize, wake: bool, task: &(dyn Fn(usize) + Sync)) {
     let current = CURRENT.get();
     let _serial = InstallGuard::now(None);
@@ -219,7 +219,7 @@ pub fn parallel_for(count: usize, wake: bool, task: &(dyn Fn(usize) + Sync)) {
 }
 
 impl Shared {
-    /// What the thread with part number `part` does all its life.
+    /// The body of the thread with part number `part`.
     fn serve(&self, part: usize) {
         let worker = &self.workers[part - 1];
         let mut last = 0;
@@ -236,10 +236,10 @@ impl Shared {
         }
     }
 
-    /// Only between entering a job and leaving it, or by who started it: begins iterations until there are none left, or
-    /// one has panicked.
+    /// Runs iterations until there are none left, or one has panicked. Only between entering a job and leaving it, or
+    /// by the thread that started it.
     fn work(&self, part: usize) {
-        // SAFETY: it does not change while somebody is in the job; who started it waits, so the body is still there.
+        // SAFETY: it does not change while somebody is in the job; the thread that started it waits, so the body is still there.
         let task = unsafe { &**self.task.get() };
         while let Some(n) = self.parts[part].take(false) {
             task(n);
@@ -262,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a job that is not number `last` and enters it: its number. `None` when the pool is shut down.
+    /// Waits for a job that is not number `last`, enters it and returns its number. `None` when the pool is shut down.
     fn enter(&self, last: u64, worker: &Worker) -> Option<u64> {
         let is_open = |state: u64| state & OPEN != 0 && state / JOB != last;
         let (mut spins, mut since) = (0, None::<Instant>);
@@ -278,7 +278,7 @@ impl Shared {
                 pause(&mut spins);
                 continue;
             }
-            // Said before looking once more: who opens a job looks for sleepers after that.
+            // Set before looking once more: a thread that opens a job looks for sleepers after that.
             worker.asleep.store(true, SeqCst);
             self.sleepers.fetch_add(1, SeqCst);
             if !is_open(self.state.load(SeqCst)) && !self.shut_down.load(SeqCst) {
@@ -308,7 +308,7 @@ impl Shared {
     }
 }
 
-/// A short wait: others get the processor if it has become a long one.
+/// A short wait: it yields the processor if it has become a long one.
 fn pause(spins: &mut usize) {
     *spins += 1;
     if *spins < SPINS {

@@ -1,4 +1,4 @@
-//! Loops: the condition and a round are programs of their own, which run on memory that the loop has for them.
+//! Loops: the condition and a round are programs of their own, which run on memory of the loop.
 
 use super::access::{Bound, Source};
 use super::dense::{Dense, copy, dense, fresh};
@@ -33,7 +33,7 @@ impl WhileLoop {
         })
     }
 
-    /// Writes when the last round is done. Errors: no memory, and what a round fails with.
+    /// Writes the results after the last round. Errors: no memory, and those of the condition and of a round.
     pub fn run(&self, reads: &[Bound], writes: &[Bound], pool: &Arc<Pool>) -> Result<()> {
         let (carried, captured) = reads.split_at(writes.len());
         let own = |read: &Bound| {
@@ -44,7 +44,7 @@ impl WhileLoop {
         let mut carried: Vec<Dense> = carried.iter().map(own).collect::<Result<_>>()?;
         let captured: Vec<Dense> =
             captured.iter().map(|read| dense(read, pool)).collect::<Result<_>>()?;
-        // Where a round cannot write over what it reads.
+        // For results that a round cannot write over its operands.
         let spare = |(write, donor): (&Bound, &Option<u32>)| {
             donor.is_none().then(|| fresh(write, pool)).transpose()
         };
@@ -82,7 +82,7 @@ impl Part {
         let graph = optimize(graph_of(body), &|op| backend.supports(op))?;
         let search = PlanMode::Search;
         let planned = plan_unplaced(&graph, &body.operands, &[], &donors, backend, search)?;
-        // Its results lie where the loop wants them.
+        // Its results lie in memory that the loop gives.
         let plan = Arc::new(planned.0.placed_sharing(u64::MAX));
         if cfg!(debug_assertions) {
             check(&graph, &plan)?;

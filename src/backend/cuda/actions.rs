@@ -1,4 +1,4 @@
-//! What the steps of a plan ask of a device.
+//! The actions that a plan's steps request of a device.
 
 use super::device::{Prepared, Product};
 use super::emit::{self, KernelArg, SCRATCH, Source, Task, Tasks};
@@ -8,12 +8,12 @@ use crate::plan::Operand;
 use crate::shape::Layout;
 use std::sync::Arc;
 
-/// One thing that a step asks for.
+/// One device action of a step.
 pub enum Action {
     Launch(Task),
     Multiply {
         product: Product,
-        /// Of a, b and c.
+        /// Addresses of a, b and c.
         at: [KernelArg; 3],
         scales: Option<[KernelArg; 2]>,
     },
@@ -23,18 +23,18 @@ pub enum Action {
         kernel_args: Vec<KernelArg>,
         workspace: KernelArg,
     },
-    /// The step is done by the host: a CPU fallback, on the device's own memory where its function takes that, or a primitive
-    /// without a kernel by its row's meaning.
+    /// The host runs the step: a CPU fallback (on device memory if its function accepts that), or a primitive without a kernel,
+    /// by its row's meaning.
     Host(Option<OnDevice>),
-    /// A collective: on the side stream where its communicator has a function for the device's memory, else as `Host`. With
-    /// `overwrites_donor`, its result is the only copy of what it overwrites.
+    /// A collective: on the side stream if its communicator has a function for device memory, else as `Host`. With
+    /// `overwrites_donor`, its result overwrites the only copy of a donor's value.
     Collective {
         call: OnDevice,
         overwrites_donor: bool,
     },
 }
 
-/// A step's actions, and the bytes of scratch memory that they want.
+/// A step's actions, and the bytes of scratch memory that they need.
 #[derive(Default)]
 pub struct Actions {
     pub actions: Vec<Action>,
@@ -56,7 +56,7 @@ impl Actions {
         Ok(())
     }
 
-    /// The operand as it would be in memory of its own.
+    /// Copies the operand to scratch memory; returns the dense copy.
     pub fn dense(&mut self, operand: &Operand) -> Result<Operand> {
         let (_, dense) = self.scratch_for(operand);
         self.copy(operand, &dense)?;
@@ -77,18 +77,18 @@ impl Actions {
         })
     }
 
-    /// The kernels that are launched.
+    /// Sources of the launched kernels.
     pub fn sources(&self) -> impl Iterator<Item = &Source> {
         self.tasks().map(|task| &task.source)
     }
 
-    /// Actions whose scratch memory is not wanted any more when these begin.
+    /// Appends tasks, whose scratch memory overlaps that of the actions so far: these no longer need it then.
     pub fn extend(&mut self, tasks: Tasks) {
         self.scratch = self.scratch.max(tasks.scratch);
         self.actions.extend(tasks.tasks.into_iter().map(Action::Launch));
     }
 
-    /// Scratch memory for a dense copy of an operand: where it begins, and the copy.
+    /// Reserves scratch memory for a dense copy of an operand: the byte where it begins, and the copy.
     pub fn scratch_for(&mut self, operand: &Operand) -> (u64, Operand) {
         let size = operand.dtype.size() as u64;
         let base = self.scratch.next_multiple_of(256);

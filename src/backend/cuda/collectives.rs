@@ -14,7 +14,7 @@ use crate::plan::{Kernel, MemRef, Plan, Step};
 
 /// The collectives of a plan.
 pub struct Collectives {
-    /// Each one's kind, and where the number of its communicator is.
+    /// Kind of each collective, and the reference to its communicator's number.
     calls: Vec<(Kind, MemRef)>,
     /// For every launch group, the collectives that it waits for.
     joins: Vec<Vec<usize>>,
@@ -30,11 +30,11 @@ impl Collectives {
             for &index in group.steps() {
                 let step = &plan.steps[index];
                 if let Some(kind) = kind(step) {
-                    // What it reads, if anything, is followed by communicator, token and rank, what it fills by the token.
+                    // Its data reads, if any, are followed by communicator, token and rank; its data writes by the token.
                     let (reads, writes) = (step.reads.len() - 3, step.writes.len() - 1);
                     calls.push((kind, step.reads[reads].mem));
                     let mut window = Window::default();
-                    // The token is nobody's, and among themselves they are in order.
+                    // Only collectives use tokens, and they are in order among themselves.
                     window.touch(plan, &step.reads[..reads], &step.writes[..writes]);
                     open.push((index, window));
                 } else if let Some(last) = open.iter().rposition(|(_, w)| w.waits(plan, step)) {
@@ -50,7 +50,7 @@ impl Collectives {
         self.calls.is_empty()
     }
 
-    /// Whether the communicators of a call do all of them on the device's memory.
+    /// Whether the call's communicators run all these collectives on device memory.
     pub fn are_on_device(&self, call: &Call) -> bool {
         self.calls.iter().all(|(kind, mem)| match mem {
             MemRef::Scalar(slot) => collective::is_on_device(*kind, call.scalars[*slot as usize]),
@@ -71,12 +71,12 @@ fn kind(step: &Step) -> Option<Kind> {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Run<'a> {
     device: &'a dyn Device,
-    /// The collectives in flight: the step, and the device's number.
+    /// The collectives in flight: each one's step and the device's number for it.
     in_flight: Vec<(usize, usize)>,
-    /// Whether everything that it queued is done: otherwise copies on other streams wait for it, before its memory is theirs.
+    /// Whether all its queued work is done. Otherwise copies on other streams wait for it before they use its memory.
     pub is_done: bool,
 }
 
@@ -89,7 +89,7 @@ impl Run<'_> {
         self.in_flight.push((step, number));
     }
 
-    /// What comes now needs what these steps put on the side stream.
+    /// Makes later work wait for the side-stream work of these steps.
     pub fn join(&mut self, steps: &[usize]) -> Result<()> {
         let mut joined = Ok(());
         self.in_flight.retain(|(step, number)| {
@@ -114,7 +114,7 @@ impl Drop for Run<'_> {
             !self.is_done || self.in_flight.is_empty(),
             "a run ended with a collective in flight"
         );
-        // A device that cannot is lost.
+        // If this fails, the device is lost.
         self.join_all().ok();
         if !self.is_done {
             self.device.queue(&mut || Ok(())).ok();

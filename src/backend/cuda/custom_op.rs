@@ -1,4 +1,4 @@
-//! Custom operators (the program's own) that have a form for a GPU, or a function that takes its memory ([`OnDevice`]).
+//! Custom operators (the program's own) that have a form for a GPU, or a function that accepts its memory ([`OnDevice`]).
 
 use super::actions::{Action, Actions};
 use super::device::Device;
@@ -21,8 +21,8 @@ pub fn operator_of(kernel: &Kernel) -> Option<Arc<HostOp>> {
     }
 }
 
-/// What a call asks of the device; `None` for one of a function on the host. Operands that are not dense are copied first.
-/// With `overwrites_donor`, some result is the only copy of what it overwrites.
+/// Actions of a call; `None` for a function on the host. Operands that are not dense are copied first. With
+/// `overwrites_donor`, some result overwrites the only copy of a donor's value.
 pub fn call(step: &Step, attrs: &[Attr], overwrites_donor: bool) -> Result<Option<Actions>> {
     let op = operator(attrs)?;
     if op.cuda.is_none() && op.device_function.is_none() {
@@ -46,7 +46,7 @@ pub fn call(step: &Step, attrs: &[Attr], overwrites_donor: bool) -> Result<Optio
         };
         reads.push(if lies { read.clone() } else { actions.dense(read)? });
     }
-    // Copies are gone when the step is done.
+    // Copies do not outlive the step, but a collective may.
     let is_collective = collective::of(attrs).is_some() && actions.actions.is_empty();
     actions.actions.push(match &op.cuda {
         Some(form) => Action::Launch(emit::custom_op(&op, form, args, &reads, &step.writes)),
@@ -58,7 +58,7 @@ pub fn call(step: &Step, attrs: &[Attr], overwrites_donor: bool) -> Result<Optio
     Ok(Some(actions))
 }
 
-/// Says whose source does not compile, when one of these kernels is to blame for `error`.
+/// Names the operator whose source does not compile, if one of these kernels caused `error`; else returns `error`.
 pub fn explained(device: &dyn Device, plan: &Plan, lowered: &[Actions], error: Error) -> Error {
     for (step, actions) in plan.steps.iter().zip(lowered) {
         let Some(op) = operator_of(&step.kernel) else { continue };

@@ -1,4 +1,4 @@
-//! A plan on a device: launches in the order of its steps, and what is done on the host between them.
+//! A plan on a device: launches in the order of its steps, and the host's work between them.
 
 use super::actions::{Action, Actions};
 use super::collectives::{Collectives, Run};
@@ -25,24 +25,24 @@ use std::sync::Arc;
 const STATUS: usize = 32;
 
 pub struct CudaExecutable {
-    /// `None` where nobody wants runs to be captured, or they cannot be. They go before the kernels in them.
+    /// `None` where captures are not wanted, or not possible. Dropped before the kernels that they contain.
     graphs: Option<Graphs>,
     plan: Arc<Plan>,
     device: Arc<dyn Device>,
     pool: Arc<Pool>,
     steps: Vec<Vec<Ready>>,
-    /// What a whole run does.
+    /// The launch groups of a whole run.
     groups: Vec<LaunchGroup<Queued>>,
     table: Vec<KernelArg>,
     scratch_bytes: u64,
-    /// Made when first needed.
+    /// Allocated when first needed.
     memory: Mutex<Option<RunMemory>>,
     /// Whether some step is computed on the host.
     on_host: bool,
     collectives: Collectives,
 }
 
-/// An action, ready to be done.
+/// An action that is ready to run.
 enum Ready {
     Launch(Queued),
     Other(Action),
@@ -64,13 +64,13 @@ struct RunMemory {
     addresses: Vec<usize>,
 }
 
-/// Where it is.
+/// The addresses of that memory.
 #[derive(Clone, Copy)]
 struct BaseAddresses {
     status: usize,
     scratch: usize,
     table: usize,
-    /// Whether collectives are on the device's memory.
+    /// Whether collectives run on device memory.
     collectives: bool,
 }
 
@@ -119,7 +119,7 @@ impl CudaExecutable {
         };
         let groups: Vec<_> = groups.into_iter().map(group).collect::<Result<_>>()?;
         let collectives = Collectives::new(&plan, &groups);
-        // What a communicator does cannot be kept.
+        // A communicator's work cannot be captured.
         let graphs = (captures && collectives.is_empty()).then(Graphs::default);
         let memory = Mutex::new(None);
         Ok(CudaExecutable {
@@ -137,7 +137,7 @@ impl CudaExecutable {
         })
     }
 
-    /// Clears the status, and hands over the scalars and the table.
+    /// Clears the status, and writes the scalars and the table.
     fn begin(&self, call: &Call) -> Result<BaseAddresses> {
         let mut memory = self.memory.lock();
         if memory.is_none() {
@@ -151,7 +151,7 @@ impl CudaExecutable {
         let Some(run_memory) = memory.as_mut() else {
             return internal!("memory that was just made is gone");
         };
-        // Now: what was uploaded to this memory while it was another's comes before.
+        // After the allocations: uploads to this memory by its previous owner come before.
         self.device.begin()?;
         let [status, scratch, table] =
             [&run_memory.block, &run_memory.scratch, &run_memory.table].map(|memory| memory.addr());
@@ -170,7 +170,7 @@ impl CudaExecutable {
         Ok(bases)
     }
 
-    /// All steps, with the collectives that overlap them. The collective that failed, after which there is nothing.
+    /// Queues all steps, with the collectives that overlap them. Returns the collective that failed and ended the run.
     fn run_groups(
         &self,
         call: &Call,
@@ -248,7 +248,7 @@ impl CudaExecutable {
         Ok(())
     }
 
-    /// Computes a step on the host, when all before it is done.
+    /// Computes a step on the host, after all previous work is done.
     fn call_host(
         &self,
         function: Option<&OnDevice>,
@@ -272,7 +272,7 @@ impl CudaExecutable {
         Ok(())
     }
 
-    /// Waits. The step that stopped the run, and why.
+    /// Waits. Returns the step that stopped the run, and its error.
     fn stopped(&self, bases: BaseAddresses) -> Result<Option<(usize, Error)>> {
         let mut bytes = [0u8; STATUS];
         self.device.read(bases.status, &mut bytes)?;
@@ -292,8 +292,8 @@ impl CudaExecutable {
         Ok(Some((step, explain(&self.plan.steps[step], error))))
     }
 
-    /// Every output that is made by step `first` or a later one failed. Only a reduction or a collective may have written some of
-    /// its results before it met what stopped it.
+    /// Marks every output of step `first` or a later one as failed. Only a reduction or a collective may have written some of
+    /// its results before it stopped.
     fn failed_from(&self, first: usize, error: &Error, outcome: &mut Outcome) {
         for (index, step) in self.plan.steps.iter().enumerate().skip(first) {
             let torn = index == first
@@ -310,7 +310,7 @@ impl CudaExecutable {
         }
     }
 
-    /// With `torn`, nobody knows what was written.
+    /// With `torn`, it is unknown which bytes were written.
     fn all_failed(&self, error: Error, torn: bool) -> Outcome {
         let fail = |output| Failure { output, step: None, error: error.clone(), torn };
         let failed: Vec<Failure> = (0..self.plan.outputs.len() as u32).map(fail).collect();
@@ -326,7 +326,7 @@ fn unmet(kernel: &Kernel) -> Error {
     expect::unmet(attrs)
 }
 
-/// In PyTorch's words.
+/// The error in PyTorch's words.
 fn index_error(kernel: &Kernel, index: i64, size: i64) -> Error {
     let text = match kernel {
         Kernel::Node { op: op @ (Op::Gather | Op::Scatter | Op::Take | Op::IndexAdd), attrs } => {
@@ -346,7 +346,7 @@ impl Queued {
     }
 }
 
-/// What decides where everything is.
+/// The addresses that determine those of all operands.
 fn addresses(call: &Call) -> Vec<usize> {
     [call.inputs, call.outputs, &[call.arena, call.host, call.results]].concat()
 }
@@ -409,7 +409,7 @@ impl Executable for CudaExecutable {
             outcome = run_steps(&self.plan, call, |index| {
                 self.run_step(index, call, bases, &mut run)?;
                 run.join_all()?;
-                // Who watches wants to see each step's own time.
+                // A watch shows each step's own time.
                 if call.watch.is_some() { self.device.synchronize() } else { Ok(()) }
             });
         }

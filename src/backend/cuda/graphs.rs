@@ -1,31 +1,31 @@
-//! Whole runs, captured: from its third run at the same addresses on, a program is queued as one thing, which costs the host
-//! a few microseconds instead of a few for each kernel.
+//! Captured runs: from its third run at the same addresses on, a program is queued as a whole, which costs the host a few
+//! microseconds instead of a few for each kernel.
 
 use super::device::{Device, Replay};
 use crate::error::Result;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The run at the same addresses that is captured first: those that happen once are not worth it.
+/// The first run at the same addresses that is captured: addresses that occur once are not worth it.
 const FIRST: u32 = 3;
-/// Sets of addresses that are remembered. Steps alternate between few.
+/// The most sets of addresses that are remembered. Steps alternate between few.
 const KEPT: usize = 8;
 
 /// The runs of one program.
 #[derive(Default)]
 pub struct Graphs(Mutex<Vec<Run>>);
 
-/// Most recently used first.
+/// The runs at the same addresses. The most recently used are first.
 struct Run {
     addresses: Vec<usize>,
     times: u32,
-    /// The run that is captured.
+    /// The number of the run to capture.
     wanted: u32,
     graph: Option<Arc<dyn Replay>>,
 }
 
 impl Graphs {
-    /// Queues a run at `addresses`, which decide everything that `work` queues: by a captured one, or by `work`.
+    /// Queues a run at `addresses`, which determine all that `work` queues: by replaying a captured run, or by `work`.
     pub fn run(
         &self,
         device: &dyn Device,
@@ -43,7 +43,7 @@ impl Graphs {
         run.times = run.times.saturating_add(1);
         if run.times == run.wanted {
             run.graph = device.capture(work)?.map(Arc::from);
-            // A device that cannot is asked ever less often.
+            // A device that cannot capture is asked less and less often.
             run.wanted = run.wanted.saturating_mul(FIRST);
         }
         let graph = run.graph.clone();

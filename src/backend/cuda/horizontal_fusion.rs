@@ -1,8 +1,8 @@
-//! Horizontal fusion, launches that are one: consecutive steps that do not touch each other's memory and have the same kernels.
-//! A step of an optimizer has hundreds of such, each of which takes as long as a launch takes.
+//! Horizontal fusion: one launch for consecutive steps that have the same kernels and do not touch each other's memory. An
+//! optimizer's step has hundreds of these, each of which takes as long as a launch.
 //!
-//! The blocks of one launch find their arguments in a *table* with a row for each step, in memory of the program: it is
-//! written before a run whose addresses are others. Only what cannot fail is fused, so that no step has run when
+//! The blocks of one launch find their arguments in a *table* with a row for each step, in the program's memory: it is
+//! written before a run at other addresses. Only steps that cannot fail are fused, so that no step has run when
 //! another one before it fails.
 
 use super::actions::{Action, Actions};
@@ -17,10 +17,10 @@ const MOST_BLOCKS: u64 = i32::MAX as u64;
 /// Alignment of a step's part of the scratch memory.
 const ALIGN: u64 = 256;
 
-/// What a run launches at a time.
+/// Steps that a run launches together.
 pub enum LaunchGroup<T> {
     Step(usize),
-    /// What several steps ask for, as one launch for each of their kernels.
+    /// Several steps, with one launch for each of their kernels.
     Fused(Vec<usize>, Vec<T>),
 }
 
@@ -33,8 +33,8 @@ impl<T> LaunchGroup<T> {
     }
 }
 
-/// How the steps of a plan, which ask for `lowered`, are launched, and the arguments in the table. Steps of a group can still
-/// be launched one by one: `lowered` becomes launches of the same kernels, each of one item.
+/// The launch groups of a plan, whose steps have the actions `lowered`, and the arguments in the table. Steps of a group can
+/// still be launched one by one: `lowered` becomes launches of the same kernels, each of one item.
 pub fn fuse_horizontally(
     plan: &Plan,
     lowered: &mut [Actions],
@@ -75,7 +75,7 @@ pub struct Window {
 type Touched = HashMap<MemRef, Vec<Range<u64>>>;
 
 impl Window {
-    /// Whether a step has to wait for one of these.
+    /// Whether a step has to wait for one of the window's steps.
     pub fn waits(&self, plan: &Plan, step: &Step) -> bool {
         let within = |touched: &Touched, operand: &Operand| {
             let Some((memory, bytes)) = bytes(plan, operand) else { return false };
@@ -92,7 +92,7 @@ impl Window {
         self.steps.push(index);
     }
 
-    /// Adds what a step reads and writes.
+    /// Adds a step's reads and writes.
     pub fn touch(&mut self, plan: &Plan, reads: &[Operand], writes: &[Operand]) {
         for (operands, touched) in [(reads, &mut self.reads), (writes, &mut self.writes)] {
             for (memory, bytes) in operands.iter().filter_map(|operand| bytes(plan, operand)) {
@@ -101,7 +101,7 @@ impl Window {
         }
     }
 
-    /// Appends the launch groups of its steps, in the order of the first of each, and is empty then.
+    /// Appends the launch groups of the window's steps, in the order of their first steps, and empties the window.
     fn close(
         &mut self,
         lowered: &mut [Actions],
@@ -123,8 +123,8 @@ impl Window {
     }
 }
 
-/// Those of `steps` (number, kernels, blocks) that can be one launch: with the same kernels, and no more blocks than it can
-/// have. In the order of the first of each.
+/// Groups of `steps` (number, kernels, blocks) that can be one launch: with the same kernels, and no more blocks than a
+/// launch can have. In the order of their first steps.
 fn grouped<K: Eq + Hash>(steps: impl Iterator<Item = (usize, K, u64)>) -> Vec<Vec<usize>> {
     let mut alike: Vec<(Vec<usize>, u64)> = Vec::new();
     let mut known: HashMap<K, usize> = HashMap::new();
@@ -144,7 +144,7 @@ fn grouped<K: Eq + Hash>(steps: impl Iterator<Item = (usize, K, u64)>) -> Vec<Ve
     alike.into_iter().map(|(steps, _)| steps).collect()
 }
 
-/// One launch for each kernel that all of `steps` ask for.
+/// One launch for each of the kernels that all `steps` have.
 fn together(steps: &[usize], lowered: &mut [Actions], table: &mut Vec<KernelArg>) -> Vec<Task> {
     let mut scratch = 0u64;
     for &step in steps {
@@ -180,7 +180,7 @@ fn together(steps: &[usize], lowered: &mut [Actions], table: &mut Vec<KernelArg>
     (0..).map_while(one).collect()
 }
 
-/// The memory that an operand is in, and the bytes there that it reaches over.
+/// The memory that an operand is in, and the range of bytes there that it spans.
 fn bytes(plan: &Plan, operand: &Operand) -> Option<(MemRef, Range<u64>)> {
     let (memory, start) = match operand.mem {
         MemRef::Arena(start) => (MemRef::Arena(0), start),

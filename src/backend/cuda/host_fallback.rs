@@ -1,4 +1,4 @@
-//! Host fallback, steps that are computed on the host: operands are brought there, results brought back.
+//! Host fallback: steps computed on the host, with operands copied there and results copied back.
 
 use super::device::Device;
 use crate::backend::Call;
@@ -12,7 +12,7 @@ use crate::op::host::HostTensor;
 use crate::op::{Attr, Op, Ty};
 use crate::plan::{Kernel, MemRef, Operand, Step};
 
-/// Computes a node by its row's meaning, or calls a host operator. Results are written when all are there.
+/// Computes a node by its row's meaning, or calls a host operator. Results are written when all are computed.
 pub fn run(device: &dyn Device, step: &Step, call: &Call) -> Result<()> {
     let Kernel::Node { op, attrs } = &step.kernel else {
         return internal!("a fused kernel on the host");

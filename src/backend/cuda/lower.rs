@@ -1,4 +1,4 @@
-//! From the steps of a plan to what is asked of a device.
+//! Lowers the steps of a plan to actions of a device.
 
 use super::actions::{Action, Actions};
 use super::cudnn_graph::{self, Request};
@@ -13,7 +13,7 @@ use crate::plan::{Kernel, LoopBody, MemRef, Operand, Plan, Step};
 use crate::shape::{Dims, Layout};
 use smallvec::smallvec;
 
-/// What step number `index` of a plan asks of a device.
+/// The actions of step number `index` of a plan.
 pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
     let step = &plan.steps[index];
     let over_donor = |write: &Operand| match write.mem {
@@ -33,7 +33,7 @@ pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
             emit::rows(*op, attrs, operands, to, others)?.into()
         }
         Kernel::Node { op, attrs } => {
-            // A library does not ask whether the run was stopped before it overwrites what an earlier one left.
+            // A library does not check whether the run was stopped before it overwrites a value of an earlier run.
             let request =
                 if overwrites_donor { None } else { cudnn_graph::request(*op, attrs, step) };
             if let Some(actions) = request.map_or(Ok(None), |request| ask(request, device))? {
@@ -50,7 +50,7 @@ pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
     })
 }
 
-/// What asks for it, if the device's library takes it.
+/// The action for a request, if the device's library supports it.
 fn ask(request: Request, device: &dyn Device) -> Result<Option<Actions>> {
     let Request { cudnn_graph, kernel_args, scratch } = request;
     let Some(prepared) = device.prepare(&cudnn_graph)? else { return Ok(None) };
@@ -106,7 +106,7 @@ fn node(
         Op::Take => Ok(Some(emit::index::take(indexed(&attrs[0]))?.into())),
         Op::Gather => Ok(Some(emit::index::gather(indexed(&attrs[0]))?.into())),
         Op::Expect => Ok(Some(emit::index::expect(&step.reads[0], write, index).into())),
-        // Lists of places are of i32.
+        // Lists of places hold i32.
         Op::IndexAdd if step.reads[1].layout.numel() > i64::from(i32::MAX) => Ok(None),
         Op::IndexAdd => Ok(Some(emit::index::index_add(indexed(&attrs[0]))?.into())),
         Op::Scatter => {
@@ -159,7 +159,7 @@ fn node(
     }
 }
 
-/// Whether a step makes floats, and some.
+/// Whether a step's first result is of floats, and not empty.
 fn is_some_float(step: &Step) -> bool {
     step.writes[0].dtype.is_float() && step.writes[0].layout.numel() > 0
 }

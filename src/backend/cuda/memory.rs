@@ -1,4 +1,4 @@
-//! Memory of a device: where a pool's blocks come from, and how the rest of the library reads and writes it.
+//! Device memory: the supply of a pool's blocks, and the bytes that the rest of the library reads and writes.
 
 use super::device::Device;
 use crate::backend::borrowed::Borrowed;
@@ -7,16 +7,16 @@ use crate::buffer::Bytes;
 use crate::error::Result;
 use std::sync::Arc;
 
-/// A large block is a multiple of this, as the driver maps it: so nearly nothing is wasted.
+/// Large blocks are multiples of this, as the driver maps them: so almost nothing is wasted.
 const LARGE: usize = 2 << 20;
 
-/// A pool of the device's memory. What was asked of the device comes before what the next owner of a block asks, so it may have
-/// the block while the last one's work is still queued.
+/// A pool of device memory. Work queued by a block's previous owner comes before that of the next one, which may have the block
+/// while that work is still queued.
 pub fn pool(device: Arc<dyn Device>) -> Arc<Pool> {
     Pool::of(Box::new(Blocks { device, on_host: false }))
 }
 
-/// A pool of the host's memory that the device's kernels reach.
+/// A pool of host memory that the device's kernels access.
 pub fn host_pool(device: Arc<dyn Device>) -> Arc<Pool> {
     Pool::of(Box::new(Blocks { device, on_host: true }))
 }
@@ -46,7 +46,7 @@ impl Supply for Blocks {
     }
 }
 
-/// Memory of a device, from its [`pool`] or lent by somebody.
+/// Memory of a device, from its [`pool`] or lent.
 pub struct DeviceBytes {
     address: usize,
     len: usize,

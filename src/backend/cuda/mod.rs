@@ -1,8 +1,8 @@
 //! The CUDA backend: fused regions as kernels written at run time, products by cuBLASLt.
 //!
 //! **Invariant:** only [`device`]'s implementations touch a device; the rest is text and plain data, and tests run it on the
-//! host (`emulated`). A step that fails fails before it writes over what an earlier program left, and what comes after it
-//! in the program does nothing.
+//! host (`emulated`). A failing step fails before it overwrites a value of an earlier program, and the later steps of its
+//! program do nothing.
 
 mod actions;
 mod host_fallback;
@@ -45,7 +45,7 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// `pool` gives out memory of the device. With `captures`, runs that come again are queued as a whole ([`graphs`]).
+    /// `pool` allocates device memory. With `captures`, repeated runs are queued as a whole ([`graphs`]).
     pub fn new(device: Arc<dyn Device>, pool: Arc<Pool>, captures: bool) -> Cuda {
         let host_pool = memory::host_pool(device.clone());
         Cuda { device, pool, host_pool, captures }
@@ -53,7 +53,7 @@ impl Cuda {
 }
 
 impl Target for Cuda {
-    /// Scratch memory is the program's own.
+    /// Scratch memory belongs to the program.
     fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
         0
     }
@@ -120,7 +120,7 @@ impl Backend for Cuda {
     }
 
     fn borrow(&self, memory: Borrowed) -> Box<dyn Bytes> {
-        // The lender's work on it comes before the queue's: before copies on other streams, too. A device that cannot is lost.
+        // Orders the lender's work before the queue's and before copies on other streams. If this fails, the device is lost.
         self.device.queue(&mut || Ok(())).ok();
         Box::new(DeviceBytes::lent(&self.device, memory))
     }

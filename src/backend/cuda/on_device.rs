@@ -1,4 +1,4 @@
-//! Functions of custom operators that take the device's memory.
+//! Functions of custom operators that accept device memory.
 
 use super::device::Device;
 use crate::backend::Call;
@@ -11,14 +11,14 @@ use crate::op::{Attr, Op};
 use crate::plan::{Kernel, MemRef, Operand, Step};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What puts something on the queue of a location.
+/// A function that puts work on the queue of a location.
 type Work<'a> = dyn FnMut(Location) -> Result<()> + 'a;
 
-/// A call of a function that takes the device's memory.
+/// A call of a function that accepts device memory.
 pub struct OnDevice {
     /// The operands, those of tensors dense.
     reads: Vec<Operand>,
-    /// Whether the function said that it cannot.
+    /// Whether the function has returned `Unsupported`.
     is_refused: AtomicBool,
 }
 
@@ -27,8 +27,8 @@ impl OnDevice {
         OnDevice { reads, is_refused: AtomicBool::new(false) }
     }
 
-    /// Calls the function; `address` is that of the first element of an operand. `false`: it cannot, and the results
-    /// are still to be made.
+    /// Calls the function; `address` is that of the first element of an operand. `false`: it does not support the call, and the
+    /// results are still to be computed.
     pub fn run(
         &self,
         device: &dyn Device,
@@ -49,7 +49,7 @@ impl OnDevice {
         }
     }
 
-    /// Calls the function where `queue` lets it put what it does.
+    /// Calls the function within `queue`, which passes it the location for its work.
     pub fn call<T>(
         &self,
         device: &dyn Device,

@@ -1,4 +1,4 @@
-//! Matrix products as the library takes them: matrices with one stride each, batches evenly spaced.
+//! Matrix products in the form that the library accepts: matrices with one stride each, batches evenly spaced.
 
 use super::actions::{Action, Actions};
 use super::device::{Device, Matrix, Product};
@@ -11,9 +11,9 @@ use crate::plan::{Instr, LoopBody, Operand};
 use crate::shape::{Layout, collapse};
 use smallvec::smallvec;
 
-/// `write = reads[0] · reads[1]`, of floats. Operands may have any strides; those that the library cannot read as they lie
-/// are copied first. The library does not ask whether the run was stopped: with `overwrites_donor`, a result that is the only
-/// copy of what it overwrites is copied there by a kernel that does.
+/// `write = reads[0] · reads[1]`, of floats. Operands may have any strides; those that the library cannot read in place are
+/// copied first. The library does not check whether the run was stopped: with `overwrites_donor`, its result goes to scratch
+/// memory, and a kernel that does check copies it over the donor's value.
 pub fn multiply(reads: &[Operand], write: &Operand, overwrites_donor: bool) -> Result<Actions> {
     let [a, b] = reads else { return internal!("a product of {} operands", reads.len()) };
     let mut actions = Actions::default();
@@ -24,9 +24,9 @@ pub fn multiply(reads: &[Operand], write: &Operand, overwrites_donor: bool) -> R
     Ok(actions)
 }
 
-/// `write = reads[0] · reads[1] · reads[2] · reads[3]`: matrices of floats of 8 bits in any strides, and their scales. The
-/// library has this product for some formats and sizes, where rows of a and columns of b lie together and there is one scale
-/// for each. Otherwise it multiplies the numbers as bf16, which are the same, and a kernel scales the result.
+/// `write = reads[0] · reads[1] · reads[2] · reads[3]`: matrices of 8-bit floats in any strides, and their scales. The library
+/// has this product for some formats and sizes, where rows of a and columns of b are contiguous and there is one scale for
+/// each. Otherwise it multiplies the numbers as bf16, which represents them exactly, and a kernel scales the result.
 pub fn multiply_scaled(
     reads: &[Operand],
     write: &Operand,
@@ -64,7 +64,7 @@ pub fn multiply_scaled(
     Ok(actions)
 }
 
-/// Whether there is something to multiply; if not, the result is all zeros.
+/// Whether there is something to multiply; if not, fills the result with zeros.
 fn is_product(a: &Operand, write: &Operand, actions: &mut Actions) -> Result<bool> {
     let nothing = a.layout.sizes.last() == Some(&0);
     if nothing && write.layout.numel() > 0 {
@@ -73,8 +73,8 @@ fn is_product(a: &Operand, write: &Operand, actions: &mut Actions) -> Result<boo
     Ok(!nothing && write.layout.numel() > 0)
 }
 
-/// What cuBLASLt has products of ("FP8 data types" of `cublasLtMatmul`): matrices whose rows and columns are multiples of 16
-/// bytes, but for the rows of a.
+/// Whether cuBLASLt has this product ("FP8 data types" of `cublasLtMatmul`): of matrices whose rows and columns are
+/// multiples of 16 bytes, except the rows of a.
 fn is_for_float8([a, b]: [&Operand; 2], write: &Operand) -> bool {
     let has = |dtype| matches!(dtype, DType::F8E4M3FN | DType::F8E5M2);
     let formats = has(a.dtype) && has(b.dtype) && [a.dtype, b.dtype] != [DType::F8E5M2; 2];
@@ -82,7 +82,7 @@ fn is_for_float8([a, b]: [&Operand; 2], write: &Operand) -> bool {
     formats && results && b.layout.sizes.iter().all(|size| size % 16 == 0)
 }
 
-/// A matrix as the library takes it in a product of 8 bits: rows (columns, if `transposed`) together, aligned to 16 bytes.
+/// A matrix as the library accepts it for 8-bit floats: contiguous rows (columns, if `transposed`), aligned to 16 bytes.
 fn float8_side(
     operand: &Operand,
     transposed: bool,
@@ -106,7 +106,7 @@ fn float8_side(
     Ok((Matrix { transposed, leading, batch: 0 }, KernelArg::Scratch(base)))
 }
 
-/// `write = product · (scales[0] · scales[1])`, of f32, as `write`'s dtype.
+/// `write = product · (scales[0] · scales[1])`, in f32, cast to `write`'s dtype.
 fn scaled(product: &Operand, scales: [&Operand; 2], write: &Operand) -> Result<Tasks> {
     let sizes = &product.layout.sizes;
     let spread =
@@ -123,7 +123,7 @@ fn scaled(product: &Operand, scales: [&Operand; 2], write: &Operand) -> Result<T
     emit::map(&body, &reads, std::slice::from_ref(write), 0, false)
 }
 
-/// An operand as the library sees it, and its address.
+/// An operand in the library's form, and its address.
 fn side(operand: &Operand, actions: &mut Actions) -> Result<(Matrix, KernelArg)> {
     if let Some(matrix) = matrix(&operand.layout) {
         return Ok((matrix, KernelArg::of(operand)));
@@ -135,7 +135,7 @@ fn side(operand: &Operand, actions: &mut Actions) -> Result<(Matrix, KernelArg)>
 }
 
 impl Actions {
-    /// `write = a · b`, times `scales`; `sides` are the operands as the library sees them.
+    /// `write = a · b`, times `scales`; `sides` are the operands in the library's form.
     fn multiply(
         &mut self,
         [a, b]: [&Operand; 2],
@@ -164,7 +164,7 @@ impl Actions {
     }
 }
 
-/// `None` where rows and columns are both apart, or overlap, or matrices are not evenly spaced.
+/// `None` where neither rows nor columns are contiguous, or they overlap, or matrices are not evenly spaced.
 fn matrix(layout: &Layout) -> Option<Matrix> {
     let rank = layout.rank();
     let batches = Layout {
@@ -181,7 +181,7 @@ fn matrix(layout: &Layout) -> Option<Matrix> {
     };
     let [rows, columns] = [layout.sizes[rank - 2], layout.sizes[rank - 1]];
     let [down, across] = [layout.strides[rank - 2], layout.strides[rank - 1]];
-    // A single row or column has no stride to speak of.
+    // The stride of a single row or column does not matter.
     if (across == 1 || columns == 1) && (down >= columns || rows == 1) {
         let leading = if rows == 1 { columns } else { down } as u64;
         return Some(Matrix { transposed: false, leading, batch });

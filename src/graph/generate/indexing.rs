@@ -1,4 +1,4 @@
-//! What reads, writes and orders by indices.
+//! Primitives that read, write and order by indices.
 
 use super::{Generator, any, is_any};
 use crate::dtype::DType;
@@ -67,7 +67,7 @@ pub fn top_k(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// Of what holds with the numbers that the program is made for.
+/// An expectation that holds for the numbers of the case.
 pub fn expect(g: &mut Generator) -> Result<()> {
     let holds = g.of_type(&Ty::new(DType::Bool, &[]))?;
     let what = *g.rng.pick(&Expectation::ALL);
@@ -75,7 +75,7 @@ pub fn expect(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// Where nothing is reduced, a repeated index would leave open what is written.
+/// Without a reduction, indices are distinct: a repeated one would leave open which element is written.
 pub fn scatter(g: &mut Generator) -> Result<()> {
     let how = if g.rng.chance(0.5) { Reduction::Last } else { *g.rng.pick(&Reduction::ALL) };
     let repeats = how != Reduction::Last;

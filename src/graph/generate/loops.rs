@@ -10,8 +10,8 @@ use crate::op::{Attr, Op, Ty};
 use smallvec::smallvec;
 use std::sync::Arc;
 
-/// `(count, y, z, x)` → `(count, y, z)`: what is made of `y` and `x` becomes `y`, which becomes `z`. After at most four rounds the
-/// count is not negative and large enough, whatever it was.
+/// `(count, y, z, x)` → `(count, y, z)`: a new `y` is computed from the values, and the old one becomes `z`. After at most four
+/// rounds the count is not negative and large enough, whatever it was.
 pub fn while_loop(g: &mut Generator) -> Result<()> {
     let y = any(g, 0, |dtype| dtype.has_arithmetic() && dtype != DType::Bool)?;
     let ty = g.builder.ty(y).clone();

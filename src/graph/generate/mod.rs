@@ -1,11 +1,11 @@
 //! Random well-formed graphs for fuzzing, with inputs to run them on.
 //!
-//! Every node is inferred and evaluated before it is added: what a row refuses, what fails (an index out of range, a
-//! division by zero) and what explodes never enters. So the graph is well-formed, and its values stay in a range in
+//! Every node is inferred and evaluated before it is added: nodes that a row refuses, that fail (an index out of range, a
+//! division by zero) or whose values explode never enter. So the graph is well-formed, and its values stay in a range in
 //! which rounding errors can be distinguished from wrong numbers.
 //!
-//! **Invariant:** what depends on a comparison, a truncation or anything else that jumps, jumps on *exact* values only
-//! ([`exact_values`]): on numbers that every correct backend computes with the same bits. Otherwise two correct backends
+//! **Invariant:** comparisons, truncations and other discontinuous operations are applied to *exact* values only
+//! ([`exact_values`]): to numbers that every correct backend computes with the same bits. Otherwise two correct backends
 //! could differ by much.
 
 mod indexing;
@@ -26,7 +26,7 @@ use crate::shape::Dims;
 pub use rng::Rng;
 use smallvec::smallvec;
 
-/// A program and what to call it with.
+/// A program and its arguments.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub graph: Graph,
@@ -34,7 +34,7 @@ pub struct Case {
     pub scalars: Vec<u64>,
 }
 
-/// How large a case may become.
+/// Limits on the size of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub nodes: usize,
@@ -42,7 +42,7 @@ pub struct Limits {
     pub size: i64,
 }
 
-/// The types that are drawn from.
+/// The dtypes to draw from.
 const DTYPES: [DType; 6] =
     [DType::F32, DType::F64, DType::BF16, DType::I32, DType::I64, DType::Bool];
 
@@ -76,15 +76,15 @@ pub fn case(seed: u64, limits: Limits) -> Result<Case> {
     g.finish()
 }
 
-/// For every value of a graph, whether every correct backend computes the same bits (but for the sign of a zero and the
-/// bits of a NaN). Integers and bools of generated graphs always are: they depend on exact floats only.
+/// For every value of a graph, whether every correct backend computes the same bits (except for the sign of a zero and the
+/// bits of a NaN). Integers and bools of generated graphs always are exact: they depend on exact floats only.
 pub fn exact_values(graph: &Graph) -> Vec<bool> {
     let mut exact = Vec::with_capacity(graph.values.len());
     graph.nodes.iter().for_each(|node| push_exact(graph, node, &mut exact));
     exact
 }
 
-/// The next node's values.
+/// Appends the entries of the next node's values.
 fn push_exact(graph: &Graph, node: &Node, exact: &mut Vec<bool>) {
     let operands_exact = node.inputs.iter().all(|v| exact[v.0 as usize]);
     let is_exact =
@@ -98,13 +98,13 @@ fn keeps_bits(graph: &Graph, node: &Node, result: DType) -> bool {
     match node.op {
         op if matches!(op.class(), Class::Leaf | Class::Movement) => true,
         Op::Scatter => Reduction::of(&node.attrs) == Reduction::Last,
-        // To f32 by way of f64 or not makes a difference.
+        // An i64 cast to f32 directly or through f64 is rounded differently.
         Op::Cast => graph.ty(node.inputs[0]).dtype != DType::I64 || result == DType::F64,
         op => op.row().exact,
     }
 }
 
-/// Whether the result jumps where an operand changes a little.
+/// Whether a small change of an operand may make the result jump.
 fn jumps(op: Op, operands: &[&Ty], result: DType) -> bool {
     let from_floats = operands.iter().any(|ty| ty.dtype.is_float());
     from_floats && !result.is_float() || op.row().jumps
@@ -116,7 +116,7 @@ struct Generator {
     /// Whether NaN, infinities and -0.0 are among the numbers.
     special: bool,
     builder: Builder,
-    /// What every value of the graph is when the program runs.
+    /// The content of every value of the graph when the program runs.
     values: Vec<Array>,
     exact: Vec<bool>,
     inputs: Vec<Array>,
@@ -124,7 +124,7 @@ struct Generator {
 }
 
 impl Generator {
-    /// The results of a node, unless it is refused.
+    /// The results of a node; `None` if it is refused.
     fn node(&mut self, op: Op, inputs: &[ValueId], attrs: Attrs) -> Result<Option<Vec<ValueId>>> {
         let types: Vec<&Ty> = inputs.iter().map(|&v| self.builder.ty(v)).collect();
         let Ok(outs) = op.infer(&types, &attrs) else {
@@ -150,7 +150,7 @@ impl Generator {
         Ok(Some(values.to_vec()))
     }
 
-    /// Not so large, nor (out of a bitcast) so small, that rounding goes over the edge of a dtype.
+    /// Whether no number is so large, nor (out of a bitcast) so small, that rounding leaves the range of a dtype.
     fn is_sane(&self, op: Op, array: &Array) -> bool {
         let least = if op == Op::Bitcast { MIN_MAGNITUDE } else { 0.0 };
         let is_sane = |x: f64| match x.abs() {
@@ -160,13 +160,13 @@ impl Generator {
         !array.ty.dtype.is_float() || array.to_f64s().into_iter().all(is_sane)
     }
 
-    /// What backends may answer differently: NaN and infinity as integers, the bits of computed floats.
+    /// Whether results may differ between backends: NaN and infinity as integers, the bits of computed floats.
     fn is_undefined(&self, op: Op, inputs: &[ValueId], out: &Ty) -> bool {
         let from_float = inputs.iter().any(|&v| self.builder.ty(v).dtype.is_float());
         match op {
             Op::Cast => self.special && from_float && out.dtype.is_int(),
             Op::Bitcast => out.dtype == DType::Bool || from_float && !self.is_stored(inputs[0]),
-            // Whether 0·NaN is added is not said.
+            // Whether 0·NaN is added is unspecified.
             Op::Attention | Op::AttentionGrad => self.special,
             Op::Conv | Op::ConvGradInput | Op::ConvGradWeight => self.special,
             _ => false,
@@ -219,7 +219,7 @@ impl Generator {
         let start = self.rng.below(size.max(1) as usize) as i64;
         for i in 0..array.len() {
             let value = match axis {
-                // Along the axis the numbers follow each other, cyclically.
+                // Along the axis the numbers are consecutive, cyclically.
                 Some(_) => start + i as i64 / inner.max(1) % count.max(1),
                 None => self.rng.below(size.max(1) as usize) as i64,
             };
@@ -271,9 +271,9 @@ impl Generator {
         }
     }
 
-    /// A value for which `accepts` holds; sooner a late one than an early one.
+    /// A value for which `accepts` holds, preferably a late one.
     fn pick(&mut self, accepts: impl Fn(&Ty) -> bool) -> Option<ValueId> {
-        // Nothing but casts and products is recorded of floats of 8 bits.
+        // Only casts and products take 8-bit floats.
         let is_wide = |ty: &Ty| Float8::of(ty.dtype).is_none();
         let fits = |v: &ValueId| is_wide(self.builder.ty(*v)) && accepts(self.builder.ty(*v));
         let all: Vec<ValueId> = (0..self.values.len() as u32).map(ValueId).filter(fits).collect();
@@ -292,7 +292,7 @@ impl Generator {
         }
     }
 
-    /// The program returns what nobody uses, and something else.
+    /// The program returns unused values, up to a limit, and one other.
     fn finish(mut self) -> Result<Case> {
         let counts = self.builder.graph().use_counts();
         let unused = |v: &ValueId| counts[v.0 as usize] == 0;

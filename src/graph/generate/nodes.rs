@@ -13,7 +13,7 @@ use smallvec::smallvec;
 
 type Family = fn(&mut Generator) -> Result<()>;
 
-/// Each with how often it is drawn.
+/// Each with its weight in the draw.
 const FAMILIES: &[(usize, Family)] = &[
     (4, leaf),
     (12, pointwise),
@@ -69,7 +69,7 @@ fn permutation(g: &mut Generator, rank: usize) -> Dims {
     perm
 }
 
-/// One of the numbers that simplifications look for, everywhere.
+/// One of the numbers that simplifications look for, as every element.
 fn splat(g: &mut Generator, ty: &Ty) -> Result<Option<ValueId>> {
     let value = *g.rng.pick(&[0.0, -0.0, 1.0, -1.0, 2.0, 3.0, 4.0, 0.5, 0.1]);
     let constant = match ty.dtype.is_float() {
@@ -139,7 +139,7 @@ fn pointwise(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// What simplifications look for: an operation with a number that may be neutral, and one thing on top of another.
+/// Patterns that simplifications look for: an operation with a number that may be neutral, and operations in a row.
 fn algebra(g: &mut Generator) -> Result<()> {
     let x = match g.values.len() {
         0 => any(g, 0, is_any)?,
@@ -175,7 +175,7 @@ fn cast(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// To a merged, a split, a flat or a padded shape.
+/// To a merged, a split, a flat shape, or one with an added 1.
 fn reshape(g: &mut Generator) -> Result<()> {
     let x = any(g, 0, is_any)?;
     let mut sizes = g.builder.ty(x).sizes.clone();
@@ -207,7 +207,7 @@ fn transpose(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// To the sizes of another value, or with a new dimension in front.
+/// To other sizes where they are 1, or with a new dimension in front.
 fn broadcast(g: &mut Generator) -> Result<()> {
     let x = any(g, 0, is_any)?;
     let mut sizes = g.builder.ty(x).sizes.clone();
@@ -239,7 +239,7 @@ fn slice(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// A view of the flat elements that names none twice, sometimes all of them: read it, or write over it.
+/// A view of the flat elements without duplicates, sometimes of all of them: read, or written over.
 fn strided(g: &mut Generator) -> Result<()> {
     let base = any(g, 0, is_any)?;
     let ty = g.builder.ty(base).clone();
@@ -290,7 +290,7 @@ fn concat(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// Something goes to the host and comes back, or waits there.
+/// A value that is offloaded to the host and reloaded, or stays there.
 fn offload(g: &mut Generator) -> Result<()> {
     let x = any(g, 0, is_any)?;
     let op = if g.builder.graph().maker(x).op == Op::Offload { Op::Reload } else { Op::Offload };
@@ -303,7 +303,7 @@ fn offload(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// Any row of the class.
+/// Any row of the class `Reduction`.
 fn reduction(g: &mut Generator) -> Result<()> {
     let rows: Vec<_> = TABLE.iter().filter(|row| row.class == Class::Reduction).collect();
     let row = *g.rng.pick(&rows);

@@ -30,7 +30,7 @@ pub fn matmul(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// Of groups of rows or of terms, in order or not.
+/// A product of groups of rows or of terms, in order or not.
 pub fn grouped(g: &mut Generator) -> Result<()> {
     let a = any(g, 2, |d| d.is_float())?;
     let ty = g.builder.ty(a).clone();
@@ -44,7 +44,7 @@ pub fn grouped(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// Of lines of pairs.
+/// A transform of lines of pairs.
 pub fn fft(g: &mut Generator) -> Result<()> {
     let dtype = *g.rng.pick(&[DType::F32, DType::F64]);
     let (lines, n) = (g.size(), g.size());

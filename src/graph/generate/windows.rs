@@ -49,7 +49,7 @@ pub fn pooling(g: &mut Generator) -> Result<()> {
     let dtype = *g.rng.pick(&[DType::F32, DType::F64, DType::BF16, DType::I64]);
     let spatial = || Attr::Ints(sizes[2..].into());
     let lists = windows(g, n);
-    // Indices of padding only are for no gradient.
+    // The index of a window of padding only is not valid for a gradient.
     let may_differ = !may_meet_nothing(&lists[2], &lists[3]);
     let lists = lists.map(Attr::Ints).into_iter();
     let attrs: Attrs = lists.chain([Attr::Bool(g.rng.chance(0.3))]).collect();

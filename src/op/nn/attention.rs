@@ -1,6 +1,6 @@
 //! Scaled dot product attention and its gradient. Query head `h` reads key and value head `h / (heads / groups)`.
-//! A bias is added to the scores if it is of floats; where it is of bools, queries see what is true; and one i32 a batch,
-//! or one for all, says how many keys they see, at least one.
+//! A bias of floats is added to the scores; with one of bools, queries see the keys where it is true; and one i32 a batch,
+//! or one for all, is the number of keys that they see, at least one.
 
 use super::{maximum, statistic};
 use crate::dtype::DType;
@@ -86,7 +86,7 @@ pub fn attention_grad_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
 
 // ---- cost
 
-/// Products of `[t, d]` and `[t, e]` matrices with `[s, …]` ones: how many of each kind, for all heads.
+/// Operations of `of_d` products of `[t, d]` matrices and `of_e` ones of `[t, e]` matrices with `[s, …]` ones, for all heads.
 fn products(q: &Ty, k: &Ty, v: &Ty, of_d: u64, of_e: u64) -> u64 {
     let points = q.sizes[..3].iter().fold(k.sizes[2] as u64, |n, &s| n.saturating_mul(s as u64));
     let width = |count: u64, ty: &Ty| count.saturating_mul(ty.sizes[3] as u64);
@@ -104,7 +104,7 @@ pub fn attention_grad_flops(inputs: &[&Ty], _: &[Ty]) -> u64 {
 
 // ---- meanings
 
-/// What one query sees: the operands of the forward node and how to read them.
+/// The operands of the forward node and how a query reads them.
 struct View<'a> {
     q: &'a Array,
     k: &'a Array,
@@ -166,7 +166,7 @@ impl<'a> View<'a> {
         (b * groups + h / self.share) * self.keys + j
     }
 
-    /// What is added to the score; `-inf` where the query must not look.
+    /// The term added to the score; `-inf` where the query must not see the key.
     fn bias(&self, (b, h, i): Query, j: usize) -> f64 {
         if self.causal && j > i {
             return f64::NEG_INFINITY;
@@ -200,7 +200,7 @@ impl<'a> View<'a> {
         (0..self.keys).map(score).collect()
     }
 
-    /// What dropout multiplies a probability by.
+    /// Dropout's factor of a probability.
     fn keep(&self, query: Query, j: usize) -> f64 {
         let index = self.row(query) * self.keys + j;
         if self.dropout == 0.0 {

@@ -1,5 +1,5 @@
-//! Convolution (as neural networks mean it: the kernel is not flipped) and its gradients. All three are the same sum of
-//! products `y += x w`, over the same triples of elements, for another one of the three.
+//! Convolution (as neural networks mean it: the kernel is not flipped) and its gradients. All three go over the same triples
+//! of elements in `y += x w`, and sum up products for one element of a triple.
 
 use super::window::{Spacing, Windows, lists};
 use crate::error::Result;
@@ -52,7 +52,7 @@ fn output(x: &Ty, w: &Ty, [stride, padding, dilation]: [&[i64]; 3], groups: i64)
     check::ty(x.dtype, &sizes)
 }
 
-/// Whether a gradient belongs to an output. It may stop short of the last windows: then these count for nothing.
+/// Checks that a gradient fits an output. It may stop short of the last windows: then these do not count.
 fn check_gradient(dy: &Ty, output: &Ty) -> Result<()> {
     check::same_dtype(output, dy)?;
     let fits = dy.rank() == output.rank()
@@ -131,7 +131,7 @@ pub fn conv_grad_weight_flops(inputs: &[&Ty], outs: &[Ty]) -> u64 {
     products(inputs[0], &outs[0])
 }
 
-/// What a convolution, or one of its gradients, goes over.
+/// The iteration space of a convolution, or of one of its gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conv {
     pub windows: Windows,
@@ -144,7 +144,7 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// Of sizes and attributes that were checked. The last four attributes of each of the primitives are these.
+    /// From checked sizes and attributes: the last four attributes of each of the primitives.
     pub fn new(y: &[i64], x: &[i64], w: &[i64], attrs: &[Attr]) -> Conv {
         let [stride, padding, dilation, groups] = &attrs[attrs.len() - 4..] else {
             panic!("attributes of a convolution: {attrs:?}");
@@ -180,7 +180,7 @@ impl Conv {
         }
     }
 
-    /// Sums of products: `pick` says of (y, x, w) which is the sum, and which are the elements of `a` and `b`.
+    /// Sums of products: `pick` selects from (y, x, w) the element of the sum, and those of `a` and `b`.
     fn sums(
         &self,
         ty: &Ty,

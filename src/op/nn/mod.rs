@@ -1,4 +1,4 @@
-//! Composites: what a neural network is made of, kept whole because backends compute them better than their parts.
+//! Composites: the building blocks of neural networks, kept whole because backends compute them better than their parts.
 //! The meanings are the textbook formulas in f64.
 
 mod attention;

@@ -75,7 +75,7 @@ pub fn rms_norm_grad_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     Ok(smallvec![(*x).clone(), of_column])
 }
 
-/// Checks the operands of a gradient; the type of the sums over rows.
+/// Checks the operands of a gradient; returns the type of the sums over rows.
 fn check_grad(dy: &Ty, x: &Ty, statistics: &[(&Ty, &str)], weight: &[&Ty]) -> Result<Ty> {
     check_matrix(x)?;
     check::same_dtype(dy, x)?;

@@ -101,11 +101,11 @@ pub fn sum_pool_grad_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
 
 /// One operation for every element of every window.
 pub fn pool_flops(inputs: &[&Ty], outs: &[Ty]) -> u64 {
-    // A window has at least one element; how many more, types do not say.
+    // A window has at least one element; the types do not tell how many more.
     outs[0].numel().max(inputs[0].numel()) as u64
 }
 
-/// Of sizes and attributes that were checked.
+/// The windows of checked sizes and attributes.
 pub fn windows_of_pool(x: &[i64], y: &[i64], attrs: &[Attr]) -> Windows {
     let [kernel, stride, padding, dilation, _] = &attrs[attrs.len() - 5..] else {
         panic!("attributes of pooling: {attrs:?}");
@@ -129,8 +129,8 @@ pub fn may_meet_nothing(padding: &[i64], dilation: &[i64]) -> bool {
     padding.iter().zip(dilation).any(|(&padding, &dilation)| padding > 0 && dilation > 1)
 }
 
-/// The first of the largest in a window; the last NaN if there is one, as PyTorch has it. A window that meets padding
-/// only gives the least number, and where it starts, which may be beyond the plane.
+/// The first of the largest in a window; the last NaN if there is one, as in PyTorch. A window that meets padding
+/// only gives the least number, and its start, which may be beyond the plane.
 fn max_pool(operands: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
     let x = operands[0];
     let windows = windows_of_pool(&x.ty.sizes, &outs[0].sizes, attrs);

@@ -1,4 +1,4 @@
-//! Recurrent layers over whole sequences: torch.nn.RNN, LSTM and GRU, one direction of one layer, behind the product of the
+//! Recurrent layers over whole sequences: torch.nn.RNN, LSTM and GRU, one direction of one layer, after the product of the
 //! input with its weights.
 
 use crate::dtype::DType;
@@ -11,7 +11,7 @@ use smallvec::smallvec;
 pub const RECURRENT: Eval = Eval::Whole(recurrent);
 pub const RECURRENT_GRAD: Eval = Eval::Whole(recurrent_grad);
 
-/// What a step makes of its gates, in PyTorch's order of them.
+/// The kind of a recurrent cell, with its gates in PyTorch's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
     Tanh,
@@ -22,13 +22,13 @@ pub enum Cell {
     Gru,
 }
 
-/// Their names.
+/// Names of the cells, in order.
 pub const CELLS: [&str; 4] = ["tanh", "relu", "lstm", "gru"];
 
 impl Cell {
     pub const ALL: [Cell; 4] = [Cell::Tanh, Cell::Relu, Cell::Lstm, Cell::Gru];
 
-    /// That a recurrent layer says in its attributes.
+    /// The cell in a recurrent layer's attributes.
     pub fn of(attrs: &[Attr]) -> Cell {
         Cell::ALL[attrs[0].int() as usize]
     }
@@ -45,8 +45,8 @@ impl Cell {
         }
     }
 
-    /// Numbers of a unit and step that the gradient wants: the gates after their functions, and then the state of the cell, or
-    /// what the reset gate was multiplied with.
+    /// Number of values of a unit and step that the gradient needs: the gates after their functions, and then the state of the
+    /// cell, or the factor of the reset gate.
     pub fn saved(self) -> usize {
         match self {
             Cell::Tanh | Cell::Relu => 0,
@@ -68,7 +68,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Of one whose results are `y` [time, batch, units].
+    /// The sizes of a layer whose results are `y` [time, batch, units].
     pub fn new(attrs: &[Attr], y: &[i64]) -> Layer {
         let [time, batch, units] = [0, 1, 2].map(|d| y[d] as usize);
         Layer { cell: Cell::of(attrs), reverse: attrs[1].bool(), time, batch, units }
@@ -98,7 +98,7 @@ fn kind(attrs: &[Attr]) -> Result<Cell> {
     }
 }
 
-/// Checks what both directions have: weights, the first hidden state, and that all are of one dtype. Units.
+/// Checks the operands that both directions have: weights and first hidden state, and one dtype for all. Returns the units.
 fn layer(cell: Cell, inputs: &[&Ty], w: &Ty, hidden: &Ty, batch: i64) -> Result<i64> {
     for ty in inputs {
         check::same_dtype(w, ty)?;
@@ -170,7 +170,7 @@ pub fn recurrent_grad_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     Ok(smallvec![check::ty(w.dtype, &of_gates)?, check::ty(w.dtype, &[batch, units])?, third,])
 }
 
-/// Of the products with the weights and everything else for each number of the gates.
+/// The products with the weights, and 10 operations for each number of the gates.
 pub fn recurrent_flops(inputs: &[&Ty], _: &[Ty]) -> u64 {
     let (first, w) = (inputs[0], inputs[1]);
     let steps = first.sizes[..2].iter().product::<i64>().max(0) as u64;
@@ -244,7 +244,7 @@ fn recurrent_grad(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array
     let mut dgates = vec![0.0; layer.time * b * g * h];
     let mut inner = vec![0.0; if layer.cell == Cell::Gru { layer.time * b * h } else { 0 }];
     for t in layer.times().rev() {
-        // What the hidden products of this step get, and the state before it besides.
+        // The gradients of this step's hidden products, and the direct part of that of the state before it.
         let mut products = vec![0.0; b * g * h];
         let mut direct = vec![0.0; b * h];
         for (n, u) in (0..b).flat_map(|n| (0..h).map(move |u| (n, u))) {

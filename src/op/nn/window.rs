@@ -46,8 +46,8 @@ impl<'a> Spacing<'a> {
         self.dilation[d] * (self.kernel[d] - 1)
     }
 
-    /// Spatial sizes of the output. With `ceil`, a last window may hang over the end if it starts before the end of
-    /// the padding on the right begins.
+    /// Spatial sizes of the output. With `ceil`, a last window may hang over the end if it starts before the padding on
+    /// the right.
     pub fn outputs(&self, spatial: &[i64], ceil: bool) -> Result<Dims> {
         let along = |(d, &size): (usize, &i64)| {
             let (stride, padding) = (self.stride[d], self.padding[d]);
@@ -95,7 +95,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Of numbers that were checked.
+    /// From checked numbers.
     pub fn new(spatial: &[i64], outputs: &[i64], spacing: Spacing) -> Windows {
         let three = |list: &[i64], missing: usize| {
             let mut all = [missing; 3];
@@ -128,14 +128,14 @@ impl Windows {
         self.kernel.iter().product()
     }
 
-    /// What a tap meets at a pixel along dimension `d`; `None` in the padding.
+    /// The element that a tap meets at a pixel along dimension `d`; `None` in the padding.
     fn meets(&self, d: usize, pixel: usize, tap: usize) -> Option<usize> {
         let at = pixel * self.stride[d] + tap * self.dilation[d];
         at.checked_sub(self.padding[d]).filter(|&i| i < self.input[d])
     }
 
-    /// The place in a plane of the first tap at a pixel that lies before no element; beyond the
-    /// plane if all lie beyond.
+    /// The place in a plane of the first tap at a pixel that is not before the first element; beyond the
+    /// plane if all taps are.
     pub fn start(&self, pixel: usize) -> usize {
         let at = split(pixel, self.output);
         let along = |d: usize| {

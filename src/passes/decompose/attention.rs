@@ -18,7 +18,7 @@ struct Heads {
     v: ValueId,
     /// `[b,h,t,s]`
     sizes: Dims,
-    /// What dropout multiplies probabilities by, `[b,h,t,s]`.
+    /// Dropout's factors of the probabilities, `[b,h,t,s]`.
     kept: Option<ValueId>,
     scale: f64,
 }
@@ -33,7 +33,7 @@ fn repeat_groups(b: &mut Builder, x: ValueId, heads: i64) -> Result<ValueId> {
     b.reshape(repeated, &[batch, heads, rows, width])
 }
 
-/// Adds up what [`repeat_groups`] repeated.
+/// Sums over the repetitions of [`repeat_groups`].
 fn sum_groups(b: &mut Builder, x: ValueId, groups: i64) -> Result<ValueId> {
     let [batch, heads, rows, width] = b.ty(x).sizes[..] else {
         return crate::internal!("attention over {}", b.ty(x));
@@ -58,7 +58,7 @@ impl Heads {
         Ok(Heads { q, k, v, sizes, kept, scale: attrs[0].float() })
     }
 
-    /// scale·q·kᵀ + bias, -inf where a query must not look. `[b,h,t,s]`
+    /// scale·q·kᵀ + bias, -inf where a query must not see a key. `[b,h,t,s]`
     fn scores(&self, b: &mut Builder, bias: Option<ValueId>, causal: bool) -> Result<ValueId> {
         let turned = b.transpose(self.k, &SWAP)?;
         let products = b.matmul(self.q, turned)?;
@@ -88,7 +88,7 @@ impl Heads {
         Ok(scores)
     }
 
-    /// Where a score is along a dimension. `[b,h,t,s]`
+    /// The index of a score along a dimension. `[b,h,t,s]`
     fn places(&self, b: &mut Builder, dim: i64) -> Result<ValueId> {
         let attrs =
             smallvec![Attr::Ints(self.sizes.clone()), Attr::Int(dim), Attr::DType(DType::I32)];
@@ -125,7 +125,7 @@ fn kept(
     b.select(is_kept, one, zero).map(Some)
 }
 
-/// `b` where `a` equals a number, else `a`.
+/// `to` where `a` equals `from`, else `a`.
 fn replace(b: &mut Builder, a: ValueId, from: f64, to: f64) -> Result<ValueId> {
     let (from, to) = (number(b, from, a)?, number(b, to, a)?);
     let equal = b.binary(Op::Eq, a, from)?;
@@ -146,7 +146,7 @@ pub fn attention(b: &mut Builder, inputs: &[ValueId], attrs: &[Attr]) -> Result<
     }
     let scores = heads.scores(b, inputs.get(5).copied(), attrs[1].bool())?;
     let top = along_row(b, Op::ReduceMax, scores)?;
-    // A row that sees nothing: exp(-inf - 0) = 0 everywhere, where -inf - -inf would be NaN.
+    // For a row that sees no key: exp(-inf - 0) = 0 everywhere, where -inf - -inf would be NaN.
     let top = replace(b, top, f64::NEG_INFINITY, 0.0)?;
     let below = with_column(b, Op::Sub, scores, top)?;
     let exps = b.unary(Op::Exp, below)?;
@@ -169,7 +169,7 @@ fn nothing_to_see(b: &mut Builder, inputs: &[ValueId], heads: &Heads) -> Result<
     Ok(Values::from_slice(&[out, b.broadcast(nothing, &q.sizes[..3])?]))
 }
 
-/// With P the probabilities (from lse), K what dropout multiplies by and dA = dout·vᵀ: dv = (P·K)ᵀ·dout,
+/// With P the probabilities (from lse), K dropout's factors and dA = dout·vᵀ: dv = (P·K)ᵀ·dout,
 /// dS = P·(dA·K - Σ dout·out), dq = scale·dS·k, dk = scale·dSᵀ·q.
 pub fn attention_grad(b: &mut Builder, inputs: &[ValueId], attrs: &[Attr]) -> Result<Values> {
     let &[dout, q, k, v, out, lse, seed, offset, ..] = inputs else {

@@ -1,5 +1,5 @@
 //! Composites expressed in other primitives, for backends that do not compute them whole. Half types are computed in f32
-//! throughout and rounded at the end, as a kernel that computes them whole does.
+//! throughout and rounded at the end, as in a kernel for the whole composite.
 
 mod attention;
 mod norm;
@@ -40,7 +40,7 @@ pub fn decompose<'a>(graph: &'a Graph, supports: &dyn Fn(Op) -> bool) -> Result<
     })
 }
 
-/// Operands and attributes of the composite in, its outputs out.
+/// From operands and attributes of a composite to its outputs.
 type Rule = fn(&mut Builder, &[ValueId], &[Attr]) -> Result<Values>;
 
 /// The column `decomposed` of a row.
@@ -60,7 +60,7 @@ fn rule(op: Op) -> Option<Rule> {
     primitives!(rules[op])
 }
 
-/// `v` in the dtype that values of `v`'s dtype are computed in.
+/// `v` in its dtype of computation.
 fn wide(b: &mut Builder, v: ValueId) -> Result<ValueId> {
     let dtype = if b.ty(v).dtype == DType::F64 { DType::F64 } else { DType::F32 };
     b.cast(v, dtype)
@@ -79,7 +79,7 @@ fn along_row(b: &mut Builder, op: Op, x: ValueId) -> Result<ValueId> {
     b.reduce(op, x, &[axis], true)
 }
 
-/// `op(x, y)`, where y has one column that stands for all.
+/// `op(x, y)`, where y has one column, which is repeated.
 fn with_column(b: &mut Builder, op: Op, x: ValueId, y: ValueId) -> Result<ValueId> {
     let sizes = b.ty(x).sizes.clone();
     let y = b.broadcast(y, &sizes)?;
@@ -100,7 +100,7 @@ fn softmax(b: &mut Builder, inputs: &[ValueId], _: &[Attr]) -> Result<Values> {
     Ok(Values::from_slice(&[b.cast(y, ty.dtype)?]))
 }
 
-/// The maximum of every row and the logarithm of the sum of what is below it, exponentiated.
+/// The maximum of every row, and log(sum(exp(x - maximum))).
 fn log_sum_exp(b: &mut Builder, inputs: &[ValueId], _: &[Attr]) -> Result<Values> {
     let x = wide(b, inputs[0])?;
     let top = along_row(b, Op::ReduceMax, x)?;

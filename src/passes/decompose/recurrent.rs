@@ -28,13 +28,13 @@ fn part<'m>(v: V<'m>, k: usize, n: usize) -> V<'m> {
     v.narrow(last, k as i64 * size, size)
 }
 
-/// What `v` [time, …] is at one time.
+/// `v` [time, …] at one time.
 fn at<'m>(v: V<'m>, time: usize) -> V<'m> {
     let sizes = v.sizes();
     v.narrow(0, time as i64, 1).reshape(&sizes[1..])
 }
 
-/// Values of all times, by their times.
+/// The values of all times in one; zeros of `sizes` if there are none.
 fn stacked<'m>(math: &'m Math, of_time: Vec<Option<V<'m>>>, sizes: &[i64], like: V<'m>) -> V<'m> {
     let parts: Vec<V> = of_time.into_iter().flatten().map(|v| v.unsqueeze(0)).collect();
     if parts.is_empty() { math.zeros(like.dtype(), sizes) } else { math.concat(&parts, 0) }

@@ -7,7 +7,7 @@ use super::{Stop, refused};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// A size at every point that was looked at; the last two are the trace in hand and the bucket.
+/// A size at every point that was sampled; the last two are the trace in hand and the bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Size(SmallVec<[i64; 10]>);
 
@@ -29,12 +29,12 @@ impl Size {
         &self.0
     }
 
-    /// In the trace in hand.
+    /// The size in the trace in hand.
     pub fn here(&self) -> i64 {
         self.0[self.0.len() - 2]
     }
 
-    /// In the bucket.
+    /// The size in the bucket.
     pub fn bucket(&self) -> i64 {
         self.0[self.0.len() - 1]
     }
@@ -51,13 +51,13 @@ impl Size {
         Size(self.0.iter().zip(&other.0).map(|(a, b)| a.saturating_add(*b)).collect())
     }
 
-    /// The quotient, if there is one without a remainder at every point.
+    /// The quotient, if there is no remainder at any point.
     pub fn over(&self, other: &Size) -> Option<Size> {
         let quotient = |(a, b): (&i64, &i64)| (*b != 0 && a % b == 0).then(|| a / b);
         self.0.iter().zip(&other.0).map(quotient).collect::<Option<_>>().map(Size)
     }
 
-    /// The largest number that divides both at every point.
+    /// The largest number that divides the size at every point, and `number`.
     fn common(&self, number: i64) -> i64 {
         self.0.iter().fold(number, |g, &n| gcd(g, n))
     }
@@ -67,7 +67,7 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Where a part was made, and may be made otherwise: part `part` of dimension `dim` of what node `node` gives.
+/// The place where a part is made, and may be made differently: part `part` of dimension `dim` of the result of node `node`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub node: u32,
@@ -82,7 +82,7 @@ pub struct Part {
     pub origin: Option<Origin>,
 }
 
-/// Parts of a dimension, the outermost first; those that do not vary joined, those of size 1 left out.
+/// Parts of a dimension, the outermost first; adjacent ones that do not vary are joined, those of size 1 left out.
 #[derive(Clone, Debug, Default)]
 pub struct Axis(pub SmallVec<[Part; 2]>);
 
@@ -122,7 +122,7 @@ impl Axis {
     }
 }
 
-/// Equal sizes: the same elements at the same places.
+/// Axes with parts of equal sizes have the same elements at the same places.
 impl PartialEq for Axis {
     fn eq(&self, other: &Axis) -> bool {
         let pairs = || self.0.iter().zip(&other.0);
@@ -135,7 +135,7 @@ impl Part {
         self.size.fixed().is_none()
     }
 
-    /// Asks for the part to be made as `outer` times what is left.
+    /// Asks for the part to be made as `outer` times the remainder.
     fn cut<T>(&self, outer: Size) -> Result<T, Stop> {
         match self.origin {
             Some(origin) => Err(Stop::Cut { origin, outer }),
@@ -144,7 +144,7 @@ impl Part {
     }
 }
 
-/// The parts of a dimension that two arrays share. Stops where one of them must be cut for that.
+/// The parts of a dimension that two arrays share. Stops if one of them must be cut for that.
 pub fn unify(a: &Axis, b: &Axis) -> Result<Axis, Stop> {
     let mut axis = Axis::default();
     let (mut left, mut right): (VecDeque<Part>, VecDeque<Part>) =
@@ -179,7 +179,7 @@ pub fn flattened(axes: &[Axis]) -> Axis {
     all
 }
 
-/// The parts in dimensions of other sizes. Stops where one must be cut for that.
+/// Groups the parts into dimensions of other sizes. Stops if one must be cut for that.
 pub fn regrouped(parts: Axis, sizes: &[Size]) -> Result<Vec<Axis>, Stop> {
     let mut parts: VecDeque<Part> = parts.0.into_iter().collect();
     let mut axes = Vec::new();

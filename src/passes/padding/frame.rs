@@ -1,4 +1,4 @@
-//! How an array lies in padded memory.
+//! The layout of an array in padded memory.
 
 use super::axes::{Axis, flattened};
 use crate::shape::{Dims, Layout, contiguous_strides, numel};
@@ -11,7 +11,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// `None` for what does not vary.
+    /// `None` if nothing varies.
     pub(super) fn of(axes: &[Axis]) -> Option<Frame> {
         let parts = flattened(axes).0;
         parts.iter().any(|part| part.varies()).then(|| Frame {
@@ -20,26 +20,26 @@ impl Frame {
         })
     }
 
-    /// Elements without padding.
+    /// Number of elements without padding.
     pub fn exact_len(&self) -> usize {
         numel(&self.exact) as usize
     }
 
-    /// Elements with it.
+    /// Number of elements with it.
     pub fn padded_len(&self) -> usize {
         numel(&self.padded) as usize
     }
 
-    /// Where the elements are without padding, and with it.
+    /// The layouts of the elements, without padding and with it.
     pub fn layouts(&self) -> [Layout; 2] {
         let strides = contiguous_strides(&self.padded);
         let padded = Layout { sizes: self.exact.clone(), strides, offset: 0 };
         [Layout::contiguous(&self.exact), padded]
     }
 
-    /// Every run of elements that stays together: where it is without padding, where with it, and its length.
+    /// Every run of elements that stays together: its start without padding, its start with padding, and its length.
     pub fn rows(&self) -> impl Iterator<Item = (usize, usize, usize)> {
-        // From the innermost part that is padded on, rows are whole.
+        // From the innermost padded part on, rows are whole.
         let split = (0..self.exact.len()).rev().find(|&p| self.exact[p] != self.padded[p]);
         let split = split.unwrap_or(0);
         let row = numel(&self.exact[split..]) as usize;

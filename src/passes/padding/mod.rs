@@ -1,12 +1,12 @@
 //! One program for every size of a bucket: padding, made invisible by masks.
 //!
-//! The graph of a trace is lowered at several points ([`points`]), which says what every one of its numbers is at any size.
-//! The pass ([`pass`]) writes it again for the bucket's sizes. It knows for every value which elements are padding ([`axes`]),
-//! and before an operation reads across padding it fills that with what changes nothing ([`rules`]). Numbers that depend on
-//! the sizes in hand come as scalars, so that one program serves the bucket.
+//! The graph of a trace is lowered at several points ([`points`]), which gives every one of its numbers at any size.
+//! The pass ([`pass`]) rewrites it for the bucket's sizes. It knows for every value which elements are padding ([`axes`]),
+//! and before an operation reads across padding, fills that with neutral elements ([`rules`]). Numbers that depend on
+//! the sizes in hand are passed as scalars, so that one program serves the bucket.
 //!
-//! **Invariant:** an element of a result that is no padding depends on no padding. What a rule decides holds for the trace in
-//! hand and for the bucket, as these are among the points it is decided at; what cannot be decided is refused.
+//! **Invariant:** an element of a result that is not padding depends on no padding. A rule's decision holds for the trace in
+//! hand and for the bucket, as these are among the points by which it decides; undecidable cases are refused.
 
 mod axes;
 mod frame;
@@ -28,16 +28,16 @@ use pass::Made;
 use points::Points;
 pub use points::Sampled;
 
-/// How often a trace is begun again because some memory is to be cut into rows.
+/// Maximum number of restarts for a trace because some memory has to be cut into rows.
 const MOST_CUTS: usize = 64;
 
-/// Or why not.
+/// A result, or the reason why there is none.
 pub type OrWhy<T> = Result<T, String>;
 
 /// Why there is no padded graph yet.
 #[derive(Debug)]
 enum Stop {
-    /// A part must be made as `outer` times what is left.
+    /// A part must be made as `outer` times the remainder.
     Cut {
         origin: Origin,
         outer: Size,
@@ -71,15 +71,15 @@ fn refused<T>(why: impl Into<String>) -> Result<T, Stop> {
 /// A graph for a bucket, and how a trace of other sizes uses it.
 pub struct Padded {
     pub graph: Graph,
-    /// For every leaf of the trace and for every output, how it lies in padded memory; `None` for what is not padded.
+    /// The layouts in padded memory of every leaf of the trace and of every output; `None` without padding.
     pub inputs: Vec<Option<Frame>>,
     pub outputs: Vec<Option<Frame>>,
-    /// The program's size arguments, beyond the trace's scalars: dtypes, and the numbers of the trace in hand.
+    /// The program's size arguments, after the trace's scalars: dtypes, and the numbers of the trace in hand.
     pub size_args: Vec<(DType, u64)>,
 }
 
 impl Padded {
-    /// The graph of the trace in hand, which is one of those sampled, padded to the sizes of a point. The trace has
+    /// Pads the graph of the trace in hand, which must have the sampled structure, to the sizes of a point. The trace has
     /// `leaves` and `scalars`. Errors: why it is refused.
     pub fn new(
         sampled: &Sampled,
@@ -128,7 +128,7 @@ impl Padded {
     }
 }
 
-/// Notes that a part of a dimension is to be made as `outer` times what is left.
+/// Notes that a part of a dimension is to be made as `outer` times the remainder.
 fn cut(splits: &mut Splits, points: &Points, origin: Origin, outer: Size) -> OrWhy<()> {
     let Origin { node, dim, part } = origin;
     let first = points.here().nodes[node as usize].first;

@@ -11,10 +11,10 @@ use crate::shape::Dims;
 use smallvec::smallvec;
 use std::collections::{BTreeMap, HashMap};
 
-/// A dimension of a node, and the sizes of the parts that it is to be made of.
+/// For a dimension of a node, the sizes of the parts that it is to be made of.
 pub type Splits = HashMap<(u32, u32), Vec<Size>>;
 
-/// What is in the padding of a value. It takes no "finite": one product with a parameter ends that.
+/// The content of a value's padding. There is no "finite": one product with a parameter would end it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pad {
     /// Every element of the value, padding or not, is this number (rank 0).
@@ -25,7 +25,7 @@ pub enum Pad {
     Any,
 }
 
-/// A value of the padded graph: element `i` of the value it stands for is where the parts of its dimensions say.
+/// A value of the padded graph: the parts of its dimensions say where element `i` of the original value is.
 #[derive(Clone, Debug)]
 pub struct PaddedValue {
     pub id: ValueId,
@@ -39,12 +39,12 @@ impl PaddedValue {
     }
 }
 
-/// What padding is filled with.
+/// The number that padding is filled with.
 #[derive(Clone, Copy, Debug)]
 pub enum Fill {
     Zero,
     One,
-    /// Of the dtype: -infinity, or the least integer.
+    /// The least of the dtype: -infinity, or the least integer.
     Lowest,
     Highest,
 }
@@ -64,13 +64,13 @@ impl Fill {
     }
 }
 
-/// A size argument: a number that the padded graph is passed with every run, an i64 or f64 slot of the argument block.
+/// A size argument: a number that every run passes to the padded graph, in an i64 or f64 slot of the argument block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeArg {
     pub dtype: DType,
-    /// What it is in the trace in hand.
+    /// Its value in the trace in hand.
     pub bits: u64,
-    /// What it is at every point but the bucket: equal numbers are one slot.
+    /// Its value at every point but the bucket: equal numbers share a slot.
     values: Vec<u64>,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Pass<'a> {
 
     // ---- dimensions
 
-    /// A dimension that node `n` makes of nothing: it may be cut as others need it.
+    /// A dimension that node `n` introduces: it may be cut as others need it.
     pub fn source(&self, n: usize, dim: usize, size: &Size) -> Axis {
         let mut axis = Axis::default();
         let cut = self.splits.get(&(n as u32, dim as u32));
@@ -154,7 +154,7 @@ impl<'a> Pass<'a> {
         Ok(self.b.cast(size_arg, dtype)?)
     }
 
-    /// A number that is passed with every run: its bits at every point but the bucket.
+    /// A number that is passed with every run, given by its bits at every point but the bucket.
     pub fn size_arg(&mut self, dtype: DType, values: Vec<u64>) -> Result<ValueId, Stop> {
         let size_arg = SizeArg { dtype, bits: values[values.len() - 1], values };
         let slot =
@@ -183,7 +183,7 @@ impl<'a> Pass<'a> {
 
     // ---- masks
 
-    /// Which elements of an array with these parts are no padding; one dimension for each part. `None` if all are.
+    /// Mask of the elements of an array with these parts that are not padding; one dimension for each part. `None` if all are.
     pub fn valid(&mut self, parts: &Axis) -> Result<Option<ValueId>, Stop> {
         let dims = part_dims(parts);
         let mut all = None;
@@ -207,7 +207,7 @@ impl<'a> Pass<'a> {
         self.clean_along(padded_value, &all, fill)
     }
 
-    /// As [`Pass::clean`], but only what is beyond the end of these dimensions.
+    /// [`Pass::clean`], but only beyond the end of these dimensions.
     pub fn clean_along(
         &mut self,
         padded_value: &PaddedValue,
@@ -228,7 +228,7 @@ impl<'a> Pass<'a> {
         Ok(PaddedValue { id, pad, ..padded_value.clone() })
     }
 
-    /// The value where it is no padding along some dimensions, elsewhere what `other` gives, of the sizes given to it.
+    /// The value where it is not padding along some dimensions, elsewhere the result of `other`, of the sizes given to it.
     pub fn choose(
         &mut self,
         padded_value: &PaddedValue,
@@ -255,8 +255,8 @@ impl<'a> Pass<'a> {
         Ok(self.b.reshape(chosen, &dims(&padded_value.axes))?)
     }
 
-    /// The place of every element among the elements of the value that it stands for; i64, one dimension for each part.
-    /// That of padding is below the number of elements with padding.
+    /// The index of every element among those of the original value; i64, one dimension for each part.
+    /// Indices of padding are below the number of elements with padding.
     pub fn places(&mut self, axes: &[Axis]) -> Result<ValueId, Stop> {
         let parts = flattened(axes);
         let sizes = part_dims(&parts);
@@ -275,7 +275,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// A dimension of a size that nothing cuts.
+/// A dimension of a size that is never cut.
 pub fn whole(size: Size) -> Axis {
     Axis::of(Part { size, origin: None })
 }

@@ -8,7 +8,7 @@ use crate::graph::{Graph, Node, ValueId};
 use crate::op::Op;
 use std::collections::BTreeMap;
 
-/// What the pass made.
+/// The result of the pass.
 pub struct Made {
     pub graph: Graph,
     /// The dimensions of every leaf that the graph reads.
@@ -54,7 +54,7 @@ impl Pass<'_> {
         Ok(ids.iter().zip(node.outputs()).map(padded_value).collect())
     }
 
-    /// Whether a node of fixed sizes gives one number everywhere.
+    /// The padding of a node of fixed sizes: uniform if it gives one number everywhere.
     fn uniform(&self, node: &Node) -> Result<Pad, Stop> {
         let of = |i: usize| self.value(node.inputs[i]).pad.clone();
         Ok(match node.op {
@@ -68,7 +68,7 @@ impl Pass<'_> {
         })
     }
 
-    /// What a rule made must be of the sizes that the trace has, in hand and padded.
+    /// Refuses a rule's results if their sizes are not those of the trace, in hand and padded.
     fn check(&self, node: &Node, results: &[PaddedValue]) -> Result<(), Stop> {
         let one = self.points.one();
         for (padded_value, v) in results.iter().zip(node.outputs()) {

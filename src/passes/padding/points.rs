@@ -1,30 +1,30 @@
-//! The graph of a trace at several points: what its numbers are elsewhere.
+//! The graph of a trace at several points, which determine its numbers elsewhere.
 
 use super::axes::Size;
 use crate::graph::{Graph, ValueId};
 use crate::number::{Number, Numbers};
 use crate::symbolic::{Datum, Expr, Finder, Fitter};
 
-/// Points that must agree beyond those that determine a polynomial.
+/// Number of points that must agree beyond those that determine a polynomial.
 const SPARE: usize = 2;
 
-/// Graphs of one structure at several points, and what their numbers are at any.
+/// Graphs of one structure at several points, and their numbers at any point.
 pub struct Sampled {
     graphs: Vec<Graph>,
     structure: Graph,
     numbers: Vec<Datum>,
-    /// The integers that vary, as what is found for them.
+    /// The integers that vary, with their expressions.
     varying: Vec<(usize, Expr)>,
 }
 
 impl Sampled {
-    /// From the graphs at these points; those of another structure than most are left out. `None` when too few are left, or
-    /// when an integer is no polynomial.
+    /// From the graphs at these points, without those of another structure than most. `None` if too few are left, or
+    /// if an integer is not a polynomial.
     pub fn new(graphs: Vec<(Vec<i64>, Graph)>) -> Option<Sampled> {
         let apart: Vec<(Graph, Vec<Datum>)> =
             graphs.iter().map(|(_, graph)| taken_apart(graph.clone())).collect();
         let alike = |at: usize| apart.iter().filter(|other| other.0 == apart[at].0).count();
-        // Single sizes make graphs of their own: a size that is also another one.
+        // Single sizes make graphs of their own: a size that equals another one.
         let most = (0..apart.len()).rev().max_by_key(|&at| alike(at))?;
         let structure = apart[most].0.clone();
         let (mut kept, mut points) = (Vec::new(), Vec::new());
@@ -51,7 +51,7 @@ impl Sampled {
         Some(Sampled { graphs: kept, structure, numbers: numbers.swap_remove(0), varying })
     }
 
-    /// Whether a graph is one of these at another point, but for its numbers.
+    /// Whether a graph differs from the sampled ones in numbers only.
     pub fn is_of(&self, graph: &Graph) -> bool {
         taken_apart(graph.clone()).0 == self.structure
     }
@@ -71,7 +71,7 @@ impl Sampled {
     }
 }
 
-/// The graph with zeros for its numbers, and these. Call sites are left out.
+/// The graph with zeros for its numbers, and the numbers. Call sites are left out.
 fn taken_apart(mut graph: Graph) -> (Graph, Vec<Datum>) {
     let mut numbers = Vec::new();
     each_number(&mut graph, &mut |number| {
@@ -92,7 +92,7 @@ fn each_number(graph: &mut Graph, f: &mut dyn FnMut(Number)) {
     graph.guards.iter_mut().for_each(|guard| f(Number::Int(&mut guard.margin)));
 }
 
-/// What the pass looks at: graphs of one structure, the last two of which are the trace in hand and the bucket.
+/// The input of the pass: graphs of one structure, the last two of which are the trace in hand and the bucket.
 pub struct Points<'a>(Vec<&'a Graph>);
 
 impl<'a> Points<'a> {
@@ -133,7 +133,7 @@ impl<'a> Points<'a> {
         known.iter().map(|graph| graph.nodes[n].attrs[i].float().to_bits()).collect()
     }
 
-    /// Whether a node has the same attributes everywhere.
+    /// Whether a node has the same attributes at every point.
     pub fn has_fixed_attrs(&self, n: usize) -> bool {
         let attrs = &self.here().nodes[n].attrs;
         self.0.iter().all(|graph| graph.nodes[n].attrs == *attrs)

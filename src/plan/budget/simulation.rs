@@ -1,5 +1,6 @@
-//! A program run on bytes instead of numbers: what does not fit is dropped, and made again where it is read. It is known when
-//! each value is read next, so what goes is what is made again in little time, is large, and is not read for long.
+//! Simulates a program on bytes instead of numbers: values that do not fit are dropped, and recomputed where they are read. The
+//! next read of each value is known, so values are dropped that are recomputed in little time, are large, and are not read for
+//! long.
 
 use crate::graph::Graph;
 use crate::op::{Class, Op};
@@ -9,14 +10,14 @@ use crate::plan::draft::{BufferId, Fused, Region, RegionId, Source};
 use crate::plan::order::Liveness;
 use crate::plan::{ALIGN, Instr, Kernel};
 
-/// Most regions that one value is made of again.
+/// Maximum number of regions that run again to recompute one value.
 const CHAIN: usize = 256;
-/// Most runs, as a multiple of the regions.
+/// Maximum number of runs, as a multiple of the regions.
 const MOST_RUNS: usize = 6;
-/// Of a value that is not read any more.
+/// Next use of a value with no remaining reads.
 const NEVER: usize = usize::MAX;
 
-/// How much it counts that a value is not read for long: no order of dropping is best for all programs.
+/// Weight of the time until a value is read again: no order of dropping is best for all programs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Taste {
     Cheap,
@@ -27,7 +28,7 @@ pub enum Taste {
 impl Taste {
     pub const ALL: [Taste; 3] = [Taste::Cheap, Taste::Between, Taste::Far];
 
-    /// What it costs to drop so many bytes that take so much time to make again and are read in so many steps.
+    /// Cost of dropping `bytes` that take `time` to recompute and are read in `steps` steps.
     fn cost(self, time: u64, bytes: u64, steps: usize) -> f64 {
         let far = match self {
             Taste::Cheap => 1.0,
@@ -38,7 +39,7 @@ impl Taste {
     }
 }
 
-/// Regions in an order, and all that is the same in every simulation of it.
+/// Regions in an order, and everything that is the same in every simulation of it.
 pub struct Sequence<'a> {
     graph: &'a Graph,
     fused: &'a Fused,
@@ -46,9 +47,9 @@ pub struct Sequence<'a> {
     liveness: Liveness,
     /// Buffers that each region reads, without repetition.
     reads: Vec<Vec<BufferId>>,
-    /// Where each buffer is read in the order.
+    /// Positions at which each buffer is read in the order.
     read_at: Vec<Vec<usize>>,
-    /// Bytes of each buffer, in the arena or an output; of what is on the host none.
+    /// Bytes of each buffer, in the arena or an output; 0 for those on the host.
     sizes: Vec<u64>,
     times: Vec<u64>,
     /// Whether each region may run again.
@@ -77,7 +78,7 @@ impl<'a> Sequence<'a> {
                 }
             }
         }
-        // What is made again is no output.
+        // A recomputed value is not an output.
         let size = |b: BufferId| match graph.maker(fused.buffers[b].value).op {
             Op::Offload => 0,
             _ => (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN),
@@ -96,7 +97,7 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    /// What runs with at most `budget` bytes in the arena, before offsets are given; `None` if that is not found.
+    /// The runs that need at most `budget` bytes in the arena, before offsets are given; `None` if none are found.
     pub fn within(&self, budget: u64, taste: Taste) -> Option<Runs> {
         let n = self.fused.buffers.len();
         let mut state = State {
@@ -123,7 +124,7 @@ impl<'a> Sequence<'a> {
         Some(Runs(self.wanted(state.runs)))
     }
 
-    /// Without what nobody reads before it is made again.
+    /// Leaves out runs whose results are not read before they are recomputed.
     fn wanted(&self, runs: Vec<Run>) -> Vec<Run> {
         let mut latest = vec![usize::MAX; self.fused.buffers.len()];
         let mut is_first = vec![true; self.order.len()];
@@ -146,7 +147,7 @@ impl<'a> Sequence<'a> {
     }
 }
 
-/// Whether a region gives the same results as often as it runs, and nothing else.
+/// Whether a region gives the same results each time it runs, and has no other effects.
 fn repeats(graph: &Graph, fused: &Fused, region: &Region) -> bool {
     let fails = |instr: &Instr| instr.op.refuses(instr.dtype);
     let dtypes = || region.writes.iter().map(|&b| fused.ty(graph, b).dtype);
@@ -155,7 +156,7 @@ fn repeats(graph: &Graph, fused: &Fused, region: &Region) -> bool {
         Kernel::Reduce { op, .. } => Some(*op),
         Kernel::Map(_) => None,
     };
-    // How long a loop takes nobody knows.
+    // The time of a loop is unknown.
     let runs_once = |op: Op| {
         op.class() == Class::Host || op == Op::While || dtypes().any(|dtype| op.refuses(dtype))
     };
@@ -190,18 +191,18 @@ struct State<'a> {
     now: usize,
     is_made: Vec<bool>,
     is_there: Vec<bool>,
-    /// How many of the regions that are about to run read each buffer: as long, it stays.
+    /// Number of regions about to run that read each buffer: as long as there are any, it stays.
     pins: Vec<u32>,
     live: u64,
-    /// Position after `now` at which each buffer is wanted next, by a first run or to make others again.
+    /// Position after `now` at which each buffer is needed next, by a first run or to recompute others.
     next: Vec<usize>,
-    /// In which search each region was seen last.
+    /// The last search in which each region was seen.
     seen: Vec<u32>,
     search: u32,
     runs: Vec<Run>,
 }
 
-/// What it takes to make a value again.
+/// The regions and the time that it takes to recompute a value.
 struct Again {
     regions: Vec<RegionId>,
     time: u64,
@@ -214,7 +215,7 @@ impl State<'_> {
         fused.buffers[b].output.is_none() && !fused.is_on_host(graph, b)
     }
 
-    /// Runs a region the first time, and before it again what made the operands that are not there any more.
+    /// Runs a region for the first time, after running those again that made the missing operands.
     fn run(&mut self, region: RegionId) -> Option<()> {
         let sequence = self.sequence;
         let missing = sequence.reads[region].iter().filter(|&&b| !self.is_there[b]);
@@ -264,13 +265,13 @@ impl State<'_> {
         self.runs.push(run);
     }
 
-    /// Where `b` is read the first time after `now`.
+    /// Position of the first read of `b` after `now`.
     fn read_after(&self, b: BufferId) -> usize {
         let read_at = &self.sequence.read_at[b];
         read_at.get(read_at.partition_point(|&at| at <= self.now)).copied().unwrap_or(NEVER)
     }
 
-    /// Finds [`State::next`], and drops what is not wanted any more.
+    /// Computes [`State::next`], and drops values that are not needed any more.
     fn look_ahead(&mut self) {
         let sequence = self.sequence;
         for at in (0..=self.now).rev() {
@@ -314,7 +315,7 @@ impl State<'_> {
         Some(())
     }
 
-    /// Bytes of results that come to lie over operands which nobody reads after.
+    /// Bytes of results that overwrite operands which nobody reads afterwards.
     fn taken_over(&self, region: RegionId) -> u64 {
         let (fused, graph) = (self.sequence.fused, self.sequence.graph);
         let mut taken: Vec<BufferId> = Vec::new();
@@ -335,7 +336,7 @@ impl State<'_> {
         taken.into_iter().map(|b| self.sequence.sizes[b]).sum()
     }
 
-    /// What is best dropped.
+    /// The value that is best dropped.
     fn least(&mut self) -> Option<BufferId> {
         let sequence = self.sequence;
         let mut best: Option<(f64, BufferId)> = None;
@@ -347,7 +348,7 @@ impl State<'_> {
             }
             let steps = self.next[b].saturating_sub(self.now).max(1);
             let most = best.map_or(f64::INFINITY, |(cost, _)| cost);
-            // As if nothing else had to be made again.
+            // As if nothing else had to be recomputed.
             if self.taste.cost(sequence.times[writer], bytes, steps) >= most {
                 continue;
             }
@@ -360,7 +361,8 @@ impl State<'_> {
         best.map(|(_, b)| b)
     }
 
-    /// What has to run again before these regions can, themselves included, in order; `None` if that are more than `most`.
+    /// The regions that have to run again before these can, themselves included, in order; `None` if these are more than `most`,
+    /// or one must run only once.
     fn again(&mut self, regions: &[RegionId], most: usize) -> Option<Again> {
         let sequence = self.sequence;
         self.search += 1;

@@ -1,4 +1,4 @@
-//! What a step computes, compared with the graph one element at a time: from an element of a result, the step's
+//! The meaning of a step, compared with the graph one element at a time: from an element of a result, the step's
 //! registers and the graph's expression are followed back together until both arrive at the same element of the same
 //! value in memory.
 
@@ -83,7 +83,7 @@ pub(super) fn same_memory(graph: &Graph, held: ValueId, wanted: ValueId) -> bool
             && points(&b.sizes).into_iter().all(same))
 }
 
-/// The operands of a node: the first `count` reads.
+/// Checks the operands of a node: the first `count` reads.
 fn operands(graph: &Graph, step: &Step, count: usize, node: &Node) -> Result<()> {
     if node.inputs.len() != count {
         return internal!("{count} operands for {}", node.inputs.len());
@@ -117,7 +117,7 @@ fn operands(graph: &Graph, step: &Step, count: usize, node: &Node) -> Result<()>
     Ok(())
 }
 
-/// The registers that a loop body ends with.
+/// Checks the registers that a loop body ends with.
 fn equal(graph: &Graph, step: &Step, body: &LoopBody, results: &[ValueId]) -> Result<()> {
     let n = body.reads.len() as Reg;
     for (i, instr) in body.instrs.iter().enumerate() {
@@ -164,7 +164,7 @@ impl Element {
         self.byte / graph.ty(self.value).dtype.size() as i64
     }
 
-    /// Where a movement takes the element from; `None` when something else makes the value.
+    /// The element from which a movement takes this one; `None` if no movement makes the value.
     fn source(self, graph: &Graph) -> Option<Element> {
         let node = graph.maker(self.value);
         let ty = graph.ty(self.value);
@@ -201,7 +201,7 @@ impl Element {
         Some(Element { value: from, byte: flat * size + rest })
     }
 
-    /// The byte of `value` that the element is, if it is one.
+    /// The byte of `value` that the element shows, if it does.
     fn back_to(mut self, graph: &Graph, value: ValueId) -> Option<i64> {
         while !is_same_value(graph, self.value, value) {
             self = self.source(graph)?;
@@ -209,7 +209,7 @@ impl Element {
         Some(self.byte)
     }
 
-    /// What a cast makes the element of.
+    /// The element from which a cast makes this one.
     fn before_cast(self, graph: &Graph) -> Option<Element> {
         let cast = self.computed(graph);
         let node = graph.maker(cast.value);
@@ -238,7 +238,7 @@ struct Match<'a> {
     step: &'a Step,
     body: &'a LoopBody,
     point: &'a [i64],
-    /// What was found equal already.
+    /// The pairs that were found equal already.
     known: Vec<(Reg, Element)>,
 }
 
@@ -259,7 +259,7 @@ impl Match<'_> {
         equal
     }
 
-    /// Which read of the step a register below the instructions is; `None` for the result of a node.
+    /// The read of the step that a register below the instructions is; `None` for the result of a node.
     fn read_of(&self, register: usize) -> Option<usize> {
         match &self.step.kernel {
             kernel @ Kernel::Fused { .. } => {
@@ -340,7 +340,7 @@ impl Match<'_> {
     }
 }
 
-/// Whether a read from memory that holds `of` is the element: its first and its last byte.
+/// Whether a read from memory that holds `of` is the element, by its first and its last byte.
 fn is_memory(graph: &Graph, read: &Operand, of: ValueId, element: Element, point: &[i64]) -> bool {
     let size = read.dtype.size() as i64;
     let first = flat_of(read, point) * size;
@@ -382,7 +382,7 @@ fn is_head(graph: &Graph, step: &Step, body: &LoopBody, node: &Node) -> bool {
         && operands(graph, step, count, node).is_ok()
 }
 
-/// Two inputs of the same number are the same memory.
+/// Whether two values are the same: two inputs of the same number are the same memory.
 fn is_same_value(graph: &Graph, a: ValueId, b: ValueId) -> bool {
     let (x, y) = (graph.maker(a), graph.maker(b));
     a == b || (x.op == Op::Input && y.op == Op::Input && x.attrs[0] == y.attrs[0])

@@ -1,4 +1,4 @@
-//! Nodes whose kernels go on with the pointwise region that uses their result.
+//! Nodes whose kernels continue with the pointwise region that uses their result.
 
 use super::super::draft::{Kind, RegionId, Slot, SlotId, State};
 use super::super::layout_requirement::has_epilogue;
@@ -7,15 +7,15 @@ use crate::graph::NodeId;
 use crate::op::Ty;
 
 impl Fuser<'_> {
-    /// Computes a node at the head of the map that uses its first result first, if its kernel can go on with that; what
-    /// else uses the result reads what the map stores.
+    /// Computes a node at the head of the map that uses its first result first, if its kernel can continue with the map; all
+    /// other users of the result read it where the map stores it.
     pub(super) fn precede(&mut self, id: NodeId) -> bool {
         let (v, node) = (self.graph.node(id).first, self.graph.node(id));
         let ty = self.graph.ty(v);
         let demands = self.demands[v.0 as usize].clone();
         let Some((region, slot)) = self.highest(v, &demands) else { return false };
         let height = self.drafts[region].height;
-        // The map must not wait for what needs another result.
+        // The map must not wait for users of another result.
         let waits = |&(r, _): &(RegionId, SlotId)| r == region || self.drafts[r].height > height;
         if node.outputs().skip(1).any(|v| self.demands[v.0 as usize].iter().any(waits)) {
             return false;
@@ -23,7 +23,7 @@ impl Fuser<'_> {
         let draft = &mut self.drafts[region];
         let fails = |s: &Slot| matches!(&s.state, State::Instr(i) if may_fail(i.op, i.dtype));
         // An update in place waits for all other readers of its parameter; a product that waited with it would keep
-        // its operands for so long.
+        // its operands for that long.
         let updates = draft.writes.iter().any(|&(_, b)| self.buffers[b].output.is_some());
         if updates
             || !(self.has_epilogue)(node.op)
@@ -47,7 +47,7 @@ impl Fuser<'_> {
     }
 }
 
-/// Whether the last dimensions of `sizes` are the last one of `ty`, cut or not.
+/// Whether the last dimensions of `sizes` are the last one of `ty`, split or not.
 fn has_rows(sizes: &[i64], ty: &Ty) -> bool {
     let width = ty.sizes.last().copied().unwrap_or(1);
     (0..=sizes.len()).any(|d| sizes[d..].iter().product::<i64>() == width)

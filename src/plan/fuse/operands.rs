@@ -1,4 +1,4 @@
-//! What the kernels of nodes read, and where.
+//! The operands of nodes' kernels, and how they are read.
 
 use super::super::draft::{Kind, RegionId, Slot, SlotId, State};
 use super::super::layout_requirement::{accepts_half_input, layout_requirement};
@@ -11,7 +11,7 @@ use crate::op::fallback::scalar_operands;
 use crate::op::{Attr, Op};
 
 impl Fuser<'_> {
-    /// Slots of `region` for what its node reads.
+    /// Makes slots of `region` for the operands of its node.
     pub(super) fn operands_of(&mut self, id: NodeId, region: RegionId) {
         let graph = self.graph;
         let node = graph.node(id);
@@ -29,7 +29,7 @@ impl Fuser<'_> {
             } else {
                 layout_requirement(node.op, i)
             };
-            // A bool of eight bytes is a host operator's only.
+            // Only host operators take a bool of eight bytes.
             let is_read = need == LayoutRequirement::Number
                 && (node.op == Op::Host || view.dtype != DType::Bool);
             let is_slot = root.op == Op::Scalar && view.dtype == graph.ty(view.root).dtype;
@@ -48,7 +48,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// Whether the kernel of region `r` reads its operand in slot `s` as it is before the cast `v`.
+    /// Whether the kernel of region `r` can read its operand in slot `s` as it is before the cast `v`.
     pub(super) fn can_widen(&self, v: ValueId, r: RegionId, s: SlotId) -> bool {
         let (Kind::Node(id) | Kind::Fused(id)) = self.drafts[r].kind else { return false };
         let (op, node, slot) = (self.graph.node(id).op, self.node_of(v), self.slot(r, s));
@@ -64,7 +64,7 @@ impl Fuser<'_> {
             })
     }
 
-    /// The kernel of region `r` reads `view` in slot `s`, from before a cast.
+    /// Makes the kernel of region `r` read `view` in slot `s`, from before a cast.
     pub(super) fn widen(&mut self, r: RegionId, s: SlotId, view: View) {
         self.demands[view.root.0 as usize].push((r, s));
         self.drafts[r].slots[s as usize] = Slot::new(view, State::Operand);

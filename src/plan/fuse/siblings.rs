@@ -1,4 +1,4 @@
-//! Maps that read the same memory become one, and maps of one number each that can run first: an optimizer has some of
+//! Merges maps that read the same memory, and maps of one number each that can run first: an optimizer has some of
 //! them for every parameter. Two at the same height do not depend on each other.
 
 use super::super::draft::{Draft, Kind, RegionId, Slot, State};
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use std::cmp::Reverse;
 
 impl Fuser<'_> {
-    /// Returns where each draft went.
+    /// Returns the draft into which each draft was merged.
     pub(super) fn merge(&mut self) -> Vec<RegionId> {
         let mut went: Vec<RegionId> = (0..self.drafts.len()).collect();
         self.merge_numbers(&mut went);
@@ -15,8 +15,8 @@ impl Fuser<'_> {
         went
     }
 
-    /// Merges maps of one number at the same height that need nothing but inputs: nothing has to wait for another's
-    /// operands then.
+    /// Merges maps of one number at the same height that need only inputs: then none has to wait for another's
+    /// operands.
     fn merge_numbers(&mut self, went: &mut [RegionId]) {
         let mut by_height: Vec<RegionId> = (0..self.drafts.len()).collect();
         by_height.sort_by_key(|&r| Reverse(self.drafts[r].height));
@@ -40,7 +40,7 @@ impl Fuser<'_> {
         }
     }
 
-    /// Merges maps that go over the same sizes, read the same memory and stand at the same height.
+    /// Merges maps that iterate over the same sizes, read the same memory and have the same height.
     fn merge_siblings(&mut self, went: &mut [RegionId]) {
         for (v, demands) in std::mem::take(&mut self.demands).into_iter().enumerate() {
             let numel = self.graph.values[v].ty.numel();
@@ -77,7 +77,7 @@ impl Fuser<'_> {
     }
 }
 
-/// Whether it is a map of one number that cannot fail: others would fail with it.
+/// Whether a draft is a map of one number that cannot fail: others would fail with it.
 fn is_number(draft: &Draft) -> bool {
     let fails = |s: &Slot| matches!(&s.state, State::Instr(i) if may_fail(i.op, i.dtype));
     draft.kind == Kind::Map

@@ -1,5 +1,5 @@
-//! Small regions that compute alike, side by side, for a backend that runs such as one: updates of small parameters and
-//! norms of gradients, which otherwise run one by one as soon as that gives back a little memory.
+//! Puts small regions that compute alike side by side, for a backend that runs them as one: updates of small parameters and
+//! norms of gradients, which otherwise run one by one as soon as that frees a little memory.
 
 use super::{Flow, peak};
 use crate::dtype::DType;
@@ -8,10 +8,10 @@ use crate::plan::draft::{Fused, Region, RegionId};
 use crate::plan::{Instr, Kernel, Reg};
 use std::collections::HashMap;
 
-/// Most bytes that are kept for a region which waits for others.
+/// Maximum number of bytes that are kept for a region which waits for others.
 const MOST_KEPT: u64 = 256 << 10;
 
-/// What regions that compute alike have in common: the reduction, if it is one; dtypes read, instructions and results.
+/// The common part of regions that compute alike: the reduction, if it is one; dtypes read, instructions and results.
 type Kind<'a> = (Option<Op>, &'a [DType], &'a [Instr], &'a [Reg]);
 
 fn kind(region: &Region) -> Option<Kind<'_>> {
@@ -23,8 +23,8 @@ fn kind(region: &Region) -> Option<Kind<'_>> {
     Some((op, &body.reads, &body.instrs, &body.results))
 }
 
-/// `order`, in which regions wait for others that compute alike as long as that keeps little memory, until one that
-/// needs what they make has its turn. The peak is no higher.
+/// `order`, in which regions wait for others that compute alike as long as that keeps little memory, until a region that
+/// needs their results has its turn. The peak is no higher.
 pub(super) fn gathered(fused: &Fused, flow: &Flow, order: Vec<RegionId>) -> Vec<RegionId> {
     let mut before = vec![Vec::new(); order.len()];
     for (r, users) in flow.users.iter().enumerate() {
@@ -57,13 +57,13 @@ pub(super) fn gathered(fused: &Fused, flow: &Flow, order: Vec<RegionId>) -> Vec<
 struct Line<'a> {
     flow: &'a Flow,
     order: Vec<RegionId>,
-    /// By number; of regions that are the only ones of their kind, none.
+    /// The kind of each region, by number; none for the only region of its kind.
     kinds: Vec<Option<usize>>,
-    /// Regions of each kind that wait for others. All that they need has run.
+    /// Regions of each kind that wait for others. Everything that they need has run.
     waiting: Vec<Vec<RegionId>>,
     /// The kind of each region that waits.
     waits: Vec<Option<usize>>,
-    /// Readers of each buffer that have not run.
+    /// Number of readers of each buffer that have not run.
     uses: Vec<usize>,
     live: u64,
 }
@@ -94,7 +94,7 @@ impl<'a> Line<'a> {
         self.flow.writes[r].iter().map(|&b| self.flow.bytes[b]).sum()
     }
 
-    /// Bytes that only regions which wait would read, if `r` was one.
+    /// Bytes that only waiting regions would read, if `r` were one.
     fn kept_for(&self, r: RegionId) -> u64 {
         let waiting =
             |b: usize| self.flow.readers[b].iter().filter(|&&x| self.waits[x].is_some()).count();

@@ -1,14 +1,15 @@
-//! Small things are made when they are needed: an order that is good for memory has them first, since they take next to nothing,
+//! Makes small values when they are needed: an order that is good for memory has them first, since they take next to nothing,
 //! but then the whole program waits for the last number of an optimizer.
 
 use super::{Flow, peak};
 use crate::plan::draft::{BufferId, Fused, RegionId};
 
-/// Bytes in the arena that one region writes and that make no difference.
+/// Number of arena bytes written by one region that make no difference.
 const SMALL: u64 = 64 << 10;
 
-/// The order with regions that write little, and read nothing but inputs and what such regions make, right before the first that
-/// needs them; unless the peak were higher. What no region needs stays if it is new, since somebody may wait for it, as for a loss.
+/// The order with regions that write little, and read only inputs and results of such regions, right before the first region that
+/// needs them; unless that raises the peak. A new result that no region needs stays, since the program may wait for it, as for a
+/// loss.
 pub(super) fn late(
     fused: &Fused,
     flow: &Flow,
@@ -25,7 +26,7 @@ pub(super) fn late(
         let is_small = is_small && fused.regions[r].workspace == 0;
         is_late[r] = is_small && flow.reads[r].iter().all(|&b| is_late[writers[b]]);
     }
-    // By the place of the first region that needs it and has to be where it is.
+    // Sorted by the place of the first region that needs it and has to be where it is.
     let mut places = vec![(order.len(), 0); order.len()];
     for (at, &r) in order.iter().enumerate().rev() {
         places[r] = match is_late[r] {
@@ -38,7 +39,7 @@ pub(super) fn late(
         };
     }
     let mut changed = order.clone();
-    // Stable: those that come before one place stay in their order.
+    // Stable: regions that come before one place stay in their order.
     changed.sort_by_key(|&r| places[r]);
     if peak(fused, flow, &changed) > peak(fused, flow, &order) { order } else { changed }
 }

@@ -1,11 +1,11 @@
-//! Collectives start early and what needs them runs late, so that other work runs meanwhile; within a limit on memory.
+//! Collectives start early and their users run late, so that other work runs meanwhile; within a memory limit.
 //!
 //! A list schedule over estimated times, as the latency-hiding schedulers of OpenXLA and Inductor make: one engine that
-//! computes, and lanes for collectives. Each rank schedules for itself, by any estimates, and none waits for ever:
+//! computes, and lanes for collectives. Each rank schedules for itself, by any estimates, and none waits forever:
 //!
 //! **Invariant:** a lane's collectives start in the order of the program; and before a rank waits for a collective, it has
-//! started all that come before it in the program. (Of all collectives that are waited for, take the first: every rank that
-//! waits has started it, and what its lane has to do before. So it ends.)
+//! started all that come before it in the program. (Of all collectives that are waited for, take the first: every waiting rank
+//! has started it, and everything that its lane has to do before. So it ends.)
 
 mod line;
 
@@ -17,24 +17,24 @@ use crate::plan::lanes::{self, Landings, LaneId};
 use line::Line;
 use std::collections::{HashMap, HashSet};
 
-/// Beyond what the order needs without lanes, one in so many of these bytes may be in use, or what the largest collective has; and
-/// the tokens of a thousand collectives, which are next to nothing.
+/// Beyond the peak of the order without lanes, one in this many of its bytes may be in use, or those of the largest collective,
+/// or the tokens of a thousand collectives, which are next to nothing.
 const MOST_BEYOND: u64 = 20;
 const TOKENS: u64 = 1 << 16;
-/// The share of that which is all of it.
+/// The share that stands for all of it.
 pub const WHOLE: u64 = 4;
-/// How far from its turn a region may run, in regions, and before how many collectives of other lanes one may start that comes
-/// after them in the program; the next ones if memory would peak too high.
+/// How far from its turn a region may run, in regions, and how many collectives of other lanes that precede it in the program a
+/// collective may overtake. All pairs are tried; the order with the least waiting is taken.
 const WAYS: [(usize, usize); 4] = [(usize::MAX, 1), (32, 1), (usize::MAX, 0), (32, 0)];
-/// How often such an order is looked for.
+/// Number of attempts to find such an order within the limit.
 const TRIES: usize = 3;
-/// How many times what it is thought to take a collective may hold what it reads and writes. Estimates may be wrong.
+/// A collective may hold its operands and results for this many times its estimated duration, since estimates may be wrong.
 const PATIENCE: u64 = 16;
-/// An order is chosen for collectives that take what they are thought to take, and for this many times slower ones.
+/// An order is chosen for collectives that take as long as estimated, and for collectives this many times slower.
 const SPEEDS: [u64; 2] = [1, 4];
 
-/// The first of `orders`, changed so that less time is spent waiting for collectives, and when these are done. The peak is
-/// higher by what one collective has, or a little; by that `share` of it. The second is the program's; in both, everything with
+/// One of `orders`, changed so that less time is spent waiting for collectives, and when these are done. The peak is higher by at
+/// most `share` of the bytes of one collective, or of a little. The second order is the program's; in both, everything with
 /// effects is in the order of the program.
 pub(super) fn scheduled(
     graph: &Graph,
@@ -61,7 +61,7 @@ pub(super) fn scheduled(
     // An order that is better for memory may leave all gradients for the end.
     let better = |base: &Vec<RegionId>| {
         let line = |&(reach, passed): &(usize, usize)| {
-            // What runs early may be in the way of what comes later: then there is to be less of it.
+            // Regions that run early may be in the way of later ones: then fewer of them are to run early.
             let mut aim = limit;
             for _ in 0..TRIES {
                 let order = Line::new(&work, base, aim).run(reach, passed);
@@ -81,7 +81,7 @@ pub(super) fn scheduled(
     best.map_or((order, Landings::default()), |(_, order, landings)| (order, landings))
 }
 
-/// Adds to `flow` that what has effects comes in the order of the program, which `order` has, but for collectives of several
+/// Adds to `flow` that regions with effects run in the order of the program, which `order` has, except for collectives of several
 /// lanes with nothing else between them.
 pub(super) fn keep_effects(fused: &Fused, order: &[RegionId], flow: &mut Flow) {
     let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
@@ -102,17 +102,17 @@ pub(super) fn keep_effects(fused: &Fused, order: &[RegionId], flow: &mut Flow) {
     }
 }
 
-/// What is to be put in order.
+/// The regions to be put in order, and the facts that decide it.
 struct Work<'a> {
     fused: &'a Fused,
     flow: &'a Flow,
     donors: &'a [Option<u32>],
-    /// Of every region, in bytes that could be moved meanwhile.
+    /// Time of every region, in bytes that could be moved meanwhile.
     times: Vec<u64>,
     lanes: Vec<Option<LaneId>>,
     /// The collectives whose results each region needs, without those before it on its own lane.
     awaits: Vec<Vec<RegionId>>,
-    /// What must run before each region.
+    /// The regions that must run before each region.
     before: Vec<Vec<RegionId>>,
     /// All collectives in the order of the program, and the number of each.
     collectives: Vec<RegionId>,
@@ -168,7 +168,7 @@ impl<'a> Work<'a> {
         self.collectives.iter().map(bytes).max().unwrap_or(0)
     }
 
-    /// The first collective that needs each region, directly or not, by its number; how many there are if none does.
+    /// The number of the first collective that needs each region, directly or not; that of all collectives if none does.
     fn feeds(&self) -> Vec<usize> {
         let none = self.collectives.len();
         let mut feeds = vec![none; self.before.len()];
@@ -184,7 +184,7 @@ impl<'a> Work<'a> {
         feeds
     }
 
-    /// By its number, the first position at which a collective may be waited for: all before it have started.
+    /// For each collective, by number, the first position at which it may be waited for: all before it have started.
     fn earliest(&self, order: &[RegionId]) -> Vec<usize> {
         let mut at = vec![0; self.collectives.len()];
         let started = order.iter().enumerate().filter(|(_, r)| self.lanes[**r].is_some());
@@ -228,8 +228,8 @@ impl<'a> Work<'a> {
         sums.collect()
     }
 
-    /// When each collective is done: as late as those allow that need it, and the limit. `None` if more than that is live
-    /// whatever is done, or a collective would be waited for before all that come before it have started.
+    /// When each collective is done: as late as its users and the limit allow. `None` if more than the limit is live in any
+    /// case, or a collective would be waited for before all that come before it have started.
     fn landings(&self, order: &[RegionId], limit: u64) -> Option<Landings> {
         let mut live = self.live_bytes(order);
         if live.iter().any(|&bytes| bytes > limit) {
@@ -244,11 +244,11 @@ impl<'a> Work<'a> {
             clock.run(self, r);
             clock.now
         };
-        // Since the start, when the region at each position is over.
+        // Time since the start at which the region at each position ends.
         let times: Vec<u64> = order.iter().map(&mut passed).collect();
         let at_places = order.iter().copied().enumerate();
         let on_lanes = at_places.filter(|&(_, r)| self.lanes[r].is_some());
-        // Where they may be waited for at all; then so late that nobody waits; then as late as there is memory for.
+        // First where they may be waited for at all; then so late that nobody waits; then as late as memory allows.
         let mut landings: Vec<usize> = (1..=order.len()).collect();
         for patience in [0, 1, PATIENCE] {
             for (at, r) in on_lanes.clone() {
@@ -279,7 +279,7 @@ impl<'a> Work<'a> {
         Some(Landings(done.collect()))
     }
 
-    /// How long the engine waits for collectives that are so many times slower.
+    /// Time for which the engine waits for collectives that are this many times slower.
     fn exposed(&self, order: &[RegionId], landings: &Landings, slower: u64) -> u64 {
         let mut before: HashMap<RegionId, Vec<RegionId>> = HashMap::new();
         landings.0.iter().for_each(|&(c, r)| before.entry(r).or_default().push(c));
@@ -295,14 +295,14 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The time at which things happen in an order.
+/// The estimated time in an order.
 struct Clock {
     now: u64,
-    /// When each collective is done.
+    /// The time at which each collective is done.
     done: Vec<u64>,
-    /// Lanes that were used, and when all on them is done.
+    /// The lanes that were used, each with the time at which everything on it is done.
     lanes: Vec<(LaneId, u64)>,
-    /// How many times what they are thought to take collectives take.
+    /// Factor on the estimated times of collectives.
     slower: u64,
 }
 
@@ -311,13 +311,13 @@ impl Clock {
         Clock { now: 0, done: vec![0; regions], lanes: Vec::new(), slower: 1 }
     }
 
-    /// How long a region would have to wait.
+    /// Time for which a region would have to wait.
     fn wait(&self, work: &Work, r: RegionId) -> u64 {
         let done = work.awaits[r].iter().map(|&c| self.done[c]).max();
         done.unwrap_or(0).saturating_sub(self.now)
     }
 
-    /// Returns how long it waits.
+    /// Runs a region; returns for how long it waits.
     fn run(&mut self, work: &Work, r: RegionId) -> u64 {
         let wait = self.wait(work, r);
         self.now += wait;
@@ -337,7 +337,7 @@ impl Clock {
         wait
     }
 
-    /// Until all lanes are empty.
+    /// Time until all lanes are empty.
     fn rest(&self) -> u64 {
         let last = self.lanes.iter().map(|(_, end)| *end).max();
         last.unwrap_or(0).saturating_sub(self.now)

@@ -1,4 +1,4 @@
-//! Threads beside the launch thread that nobody waits for: started when there is something to do, which they do in order.
+//! Threads beside the launch thread that nobody waits for: each starts with its first task, and does its tasks in order.
 
 use crate::runtime::shared::Shared;
 use crate::thread;
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 pub struct BackgroundThread<T> {
     name: &'static str,
-    /// Tasks that may wait.
+    /// Number of tasks that may wait.
     room: usize,
     work: fn(&Shared, T),
     running: Option<(SyncSender<Job<T>>, JoinHandle<()>)>,
@@ -17,7 +17,7 @@ pub struct BackgroundThread<T> {
 
 enum Job<T> {
     Task(T),
-    /// Says that everything before was done.
+    /// Reports that all earlier tasks are done.
     Fence(Sender<()>),
 }
 
@@ -26,7 +26,7 @@ impl<T: Send + 'static> BackgroundThread<T> {
         BackgroundThread { name, room, work, running: None }
     }
 
-    /// Whether there is room for it, and a thread. A panic of the work ends this task alone.
+    /// Queues a task. Returns whether there is room for it, and a thread. A panic of the work ends this task alone.
     pub fn begin(&mut self, shared: &Arc<Shared>, task: T) -> bool {
         if self.running.is_none() {
             let (jobs, queue) = sync_channel(self.room);
@@ -37,7 +37,7 @@ impl<T: Send + 'static> BackgroundThread<T> {
         self.running.as_ref().is_some_and(|(jobs, _)| jobs.try_send(Job::Task(task)).is_ok())
     }
 
-    /// Waits until everything is done.
+    /// Waits until all queued tasks are done.
     pub fn wait(&self) {
         let (done, is_done) = channel();
         if let Some((jobs, _)) = &self.running

@@ -1,6 +1,7 @@
-//! Chooses the engine of programs ([`EngineChoice`]), in the background. The folder of programs keeps what was chosen.
+//! Chooses the engine of programs ([`EngineChoice`]), in the background. The folder of programs keeps the choices.
 //!
-//! Both compute the same up to rounding. Processes that work together keep their replicas equal bit by bit, so they choose nothing.
+//! Both engines compute the same up to rounding. Processes that work together keep their replicas equal bit by bit, so they
+//! choose nothing.
 
 use super::background::BackgroundThread;
 use super::pipeline;
@@ -15,10 +16,10 @@ use crate::runtime::shared::Shared;
 use crate::trace::{Closed, RecordedTrace};
 use std::sync::Arc;
 
-/// Tasks that may wait.
+/// Number of tasks that may wait.
 const WAITING: usize = 256;
 
-/// What is to be done in the background.
+/// A step of a program's choice, to be done in the background.
 pub struct Task {
     pub program: Arc<CompiledTrace>,
     trace: Arc<RecordedTrace>,
@@ -27,9 +28,9 @@ pub struct Task {
 }
 
 impl EngineChoice {
-    /// Of the run that begins.
+    /// The trial of the run that begins.
     pub fn trial(&self, shared: &Shared, program: &CompiledTrace) -> Trial {
-        // The program of a bucket has no trace of its own; small ones are over before a module has started.
+        // A bucket's program has no trace of its own; small programs end before a module has started.
         let is_open = shared.backend.second_engine().is_some()
             && program.binding.is_none()
             && program.operators.len() >= shared.disk_from
@@ -39,7 +40,7 @@ impl EngineChoice {
 }
 
 impl Trial {
-    /// The run has ended, well if it took some time.
+    /// Notes that the run has ended; `took_ns` is `None` if it failed. Returns the next task of the choice.
     pub fn ran(
         &self,
         program: &Arc<CompiledTrace>,
@@ -115,7 +116,7 @@ impl Task {
     }
 }
 
-/// The program for the second engine; `None` where that has nothing to compute in it, or fails.
+/// The program for the second engine; `None` if that would compute nothing of it, or fails.
 fn compiled(shared: &Shared, second: &dyn Backend, task: &Task) -> Option<Compiled> {
     let records = task.trace.records(&task.outputs);
     pipeline::for_engine(shared, &records, second).unwrap_or_else(|error| {
@@ -136,7 +137,7 @@ fn recalled(shared: &Shared, second: &dyn Backend, task: &Task) -> Option<bool> 
     }
 }
 
-/// What cannot be kept is measured again.
+/// Stores the choice for later processes, which measure again if that fails.
 fn keep(shared: &Shared, second: &dyn Backend, task: &Task, is_second: bool) {
     let Some(disk) = &shared.disk else { return };
     let key = task.key(shared, second);

@@ -4,7 +4,7 @@ use super::background::BackgroundThread;
 use crate::dynamic::FAMILIES;
 use crate::runtime::program::Unlearned;
 
-/// One of each family, if no others have taken their place.
+/// One for each family, unless another has taken its place.
 const WAITING: usize = FAMILIES;
 
 pub fn learner() -> BackgroundThread<Unlearned> {

@@ -1,8 +1,8 @@
 //! From a closed trace to a program: found for other sizes or on disk, or compiled; for this trace, for a later one, or for
 //! another engine.
 //!
-//! **Invariant:** runs no program and touches no memory of tensors. What is done beside a run is for later ones: an error or a
-//! panic there leaves the program as it is.
+//! **Invariant:** runs no program and touches no memory of tensors. Work beside a run is for later runs: an error or a panic
+//! there leaves the program as it is.
 
 mod background;
 mod chooser;

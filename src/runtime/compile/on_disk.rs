@@ -1,5 +1,6 @@
-//! Programs that other processes have compiled, or that are compiled for them. Background work overlaps a program's first
-//! run: writing it to disk, and planning it for other sizes, which goes on beside later runs where that need not be waited for (`dynamic/learning.rs`).
+//! Programs that other processes have compiled, or that are compiled for them. Background work overlaps a program's first run:
+//! writing it to disk, and planning it for other sizes, which continues beside later runs where nothing has to wait for it
+//! (`dynamic/learning.rs`).
 
 use super::pipeline;
 use crate::backend::Backend;
@@ -19,7 +20,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, Scope};
 
-/// What a program is to be: its world, its graph, and whether it is that of a bucket.
+/// Specification of a program: its interface, its graph, and whether it is that of a bucket.
 pub type Wanted<'a> = (&'a Interface, &'a dyn Fn() -> Result<Graph>, bool);
 
 /// The program of `key` for the trace `closed`: from disk, or compiled and stored there.
@@ -68,7 +69,7 @@ pub fn find_or<'scope>(
     }
 }
 
-/// The program that `bytes` stand for, if it is one for these records.
+/// The program that is encoded in `bytes`, if it is one for these records.
 fn load(
     bytes: &[u8],
     records: &Records,
@@ -89,7 +90,7 @@ fn load(
     pipeline::assembled(records, None, plan, backend).ok()
 }
 
-/// Whether a plan can be run in this world.
+/// Whether a plan can be run with this interface.
 fn fits(plan: &Plan, interface: &Interface) -> bool {
     let Interface { inputs, scalars, donors } = interface;
     let granted =
@@ -101,14 +102,14 @@ fn fits(plan: &Plan, interface: &Interface) -> bool {
         && plan.donors.iter().zip(donors).all(granted)
 }
 
-/// Where a program is to be kept.
+/// The file in which a program is to be stored.
 struct File<'a> {
     disk: &'a Disk,
     key: Key,
     claim: Claim,
 }
 
-/// Does the background work of a program that is run meanwhile, and must not suffer from a panic here.
+/// Does the background work of a program while it runs; a panic here must not affect the run.
 fn run_in_background<'scope>(
     shared: &'scope Shared,
     mut background: BackgroundWork,
@@ -132,7 +133,7 @@ fn run_in_background<'scope>(
     };
     let contained = move || drop(catch_unwind(AssertUnwindSafe(work)));
     let thread = Builder::new().name("torchacc-background".into());
-    // Without a thread the program stays as it is, and the next length is compiled again, and tried again.
+    // Without a thread the program stays as it is; the next length is compiled again, and then this is tried again.
     if let Err(error) = thread.spawn_scoped(scope, contained)
         && to_be_kept
     {
@@ -151,7 +152,7 @@ fn store(shared: &Shared, plan: &Plan, File { disk, key, claim }: File) {
     }
 }
 
-/// Said once.
+/// Warns once, and counts every error.
 fn failed(shared: &Shared, error: &io::Error) {
     if shared.observed.stats.disk_errors.get() == 0 {
         shared

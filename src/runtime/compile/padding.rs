@@ -12,8 +12,8 @@ use crate::runtime::shared::Shared;
 use crate::trace::Closed;
 use std::thread::Scope;
 
-/// The program of a trace's bucket for the trace. `Err` says why it is to be compiled for its own sizes, if that is not what
-/// was asked for.
+/// The program of a trace's bucket, bound to the trace. `Err` if the trace is to be compiled for its own sizes, with the reason
+/// if padding was refused.
 pub fn program<'scope>(
     shared: &'scope Shared,
     closed: &Closed,
@@ -75,8 +75,8 @@ fn of_bucket<'scope>(
     Ok(program.bound(binding))
 }
 
-/// A bucket's program was run. When it is time to look at the buckets again, every trace is asked for its bucket when it comes
-/// next.
+/// Counts a run of a bucket's program. When it is time to revise the buckets, drops their programs, so that every trace gets a
+/// bucket anew when it comes next.
 pub fn was_run(shared: &Shared, binding: &PaddedBinding) {
     shared.observed.stats.padded_runs.add(1);
     if binding.was_run() {

@@ -17,15 +17,15 @@ use crate::{aten, invalid, passes, plan};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A program does not start with a plan made quickly that takes more bytes of the arena than this: up to a third of them are not
-/// needed after the search, and a step that works on so many takes much longer than that.
+/// Bytes of intermediates above which a program does not start with a quick plan: up to a third of them are not needed after the
+/// search, and a step that works on so many takes much longer than the search.
 const QUICK_BYTES: u64 = 256 << 20;
 
-/// What came of looking for a plan for other sizes.
+/// Outcome of looking for a plan for other sizes.
 pub enum Instantiation {
     Done(Box<CompiledTrace>),
     Nothing,
-    /// One was found and is wrong; those that were instantiated before may be.
+    /// A plan was found and is wrong; earlier instances may be wrong, too.
     Refuted,
 }
 
@@ -37,14 +37,14 @@ pub fn compile(
 ) -> Result<(CompiledTrace, BackgroundWork)> {
     let graph = shared.observed.stage("graph", || graph(records, &*shared.backend))?;
     let (program, background) = of_graph(shared, records, graph, Interface::of(records))?;
-    // A module holds for the sizes that it was compiled for.
+    // A module is valid only for the sizes that it was compiled for.
     let is_fixed = shared.backend.engine_says().is_some() || is_unrolled(records, &*shared.backend);
     let may_vary = !is_fixed && shared.families.add(erased);
     let varies = may_vary.then(|| (records.clone(), erased.clone()));
     Ok((program, BackgroundWork { varies, ..background }))
 }
 
-/// Whether the program has as many steps as a size says.
+/// Whether the number of the program's steps depends on a size.
 fn is_unrolled(records: &Records, backend: &dyn Backend) -> bool {
     let unrolls = |op: Op| op.row().unrolls && !backend.supports(op);
     records.records.iter().any(|record| match record.op {
@@ -53,7 +53,7 @@ fn is_unrolled(records: &Records, backend: &dyn Backend) -> bool {
     })
 }
 
-/// The program of a graph that stands for these records.
+/// The program of a graph that implements these records.
 pub fn of_graph(
     shared: &Shared,
     records: &Records,
@@ -93,12 +93,12 @@ pub fn of_graph(
 }
 
 impl BackgroundWork {
-    /// Whether there is something.
+    /// Whether there is any work.
     pub fn is_some(&self) -> bool {
         self.found.is_none() || self.varies.is_some()
     }
 
-    /// The plan that stays. One that has to be searched for takes the place of the program's.
+    /// The final plan. One that has to be searched for replaces the program's.
     pub fn plan(&mut self, shared: &Shared) -> Result<Arc<Plan>> {
         if self.found.is_none() {
             let (graph, backend) = (&self.graph, &*shared.backend);
@@ -106,7 +106,7 @@ impl BackgroundWork {
             let found = shared.observed.stage("search", search)?;
             let plan = found.0.clone().placed();
             if !shared.is_within_limit(&plan) {
-                // The quick one was, whose results lie in a block.
+                // The quick plan, whose results lie in a block, was within it.
                 return Ok(self.code.newest().plan.clone());
             }
             self.code.replace(compiled(Some(graph), plan, backend)?);
@@ -115,7 +115,8 @@ impl BackgroundWork {
         Ok(self.code.newest().plan.clone())
     }
 
-    /// Plans the trace for other sizes, as a template, if its sizes vary; or leaves that for later. After [`BackgroundWork::plan`].
+    /// Plans the trace for other sizes, as a template, if its sizes vary; or leaves that for later. To be called after
+    /// [`BackgroundWork::plan`].
     pub fn learn(self, shared: &Shared) {
         let BackgroundWork { found: Some(found), varies: Some(varies), .. } = self else { return };
         let ((unplaced, decisions), (records, erased)) = (&found, &varies);
@@ -140,7 +141,7 @@ impl Unlearned {
     }
 }
 
-/// Plans traces by given decisions, as long as anybody wants that.
+/// Plans traces by given decisions, until the context ends.
 fn planner(shared: &Shared) -> impl Fn(&Records, &PlanDecisions) -> Result<UnplacedPlan> {
     |records: &Records, decisions: &PlanDecisions| {
         if shared.is_ending.load(Relaxed) {
@@ -152,7 +153,7 @@ fn planner(shared: &Shared) -> impl Fn(&Records, &PlanDecisions) -> Result<Unpla
     }
 }
 
-/// The program of a trace by a plan for other sizes, if there is one. The trace's own plan has the last word.
+/// The program of a trace from a plan for other sizes, if there is one. Where that is verified, the trace's own plan decides.
 pub fn instantiate(
     shared: &Shared,
     records: &Records,
@@ -172,10 +173,10 @@ pub fn instantiate(
     let Some(decisions) = verify else {
         let plan = unplaced.placed();
         if !shared.is_within_limit(&plan) {
-            // In sizes such as these more has to be computed again.
+            // At these sizes more has to be recomputed.
             return Ok(Instantiation::Nothing);
         }
-        // A backend that refuses what was instantiated may take the trace's own plan.
+        // A backend that refuses the instance may accept the trace's own plan.
         return Ok(assembled(records, None, plan, backend).map_or_else(
             |_| {
                 families.forget(erased);
@@ -199,13 +200,14 @@ pub fn instantiate(
             families.forget(erased);
             Ok(Instantiation::Refuted)
         }
-        // These very sizes give other kernels (powers of two divide otherwise, equal sizes may be one), for which the
-        // decisions say nothing.
+        // These particular sizes give other kernels (powers of two divide differently, equal sizes may be treated as one), about
+        // which the decisions say nothing.
         Ok(_) | Err(_) => Ok(Instantiation::Nothing),
     }
 }
 
-/// The program of these records by another engine of the same memory. `None`: that would compute nothing of it.
+/// The program of these records for another engine on the same memory; `None` if that would compute nothing of it, or exceed the
+/// memory limit.
 pub fn for_engine(
     shared: &Shared,
     records: &Records,
@@ -223,7 +225,7 @@ pub fn for_engine(
     }
 }
 
-/// What is planned.
+/// The graph to be planned.
 pub fn graph(records: &Records, backend: &dyn Backend) -> Result<Graph> {
     optimized(aten::lower(records)?, backend)
 }
@@ -239,8 +241,7 @@ pub fn optimized(graph: Graph, backend: &dyn Backend) -> Result<Graph> {
     Ok(graph)
 }
 
-/// The program of a finished plan of these records; of the graph, if it is at hand, which the plan is then checked against in
-/// debug builds.
+/// The program of a finished plan of these records. Debug builds check the plan against the graph, if that is given.
 pub fn assembled(
     records: &Records,
     graph: Option<&Graph>,

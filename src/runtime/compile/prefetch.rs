@@ -1,6 +1,6 @@
-//! Programs made before a trace asks for them. While sizes change evenly, as those of a cache of keys and values that grows by a
-//! token at a time, the trace after the next one is made here with its program: the host only compares the next one then,
-//! and finds it compiled.
+//! Programs made before a trace asks for them. While sizes change evenly, like those of a cache of keys and values that grows by
+//! a token at a time, the trace after the next one is made here with its program: when it comes, the host only compares it, and
+//! finds it compiled.
 
 use super::background::BackgroundThread;
 use super::program_store;
@@ -20,22 +20,23 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// `None` if nobody knows how sizes go on.
+    /// `None` if it is unknown how the sizes continue.
     pub fn new(shared: &Shared, closed: &Closed, program: &CompiledTrace) -> Option<Ran> {
         let ahead = shared.families.ahead(program.instance_of.as_ref()?)?;
         Some(Ran { trace: closed.trace().clone(), outputs: closed.outputs.clone(), ahead })
     }
 }
 
-/// Programs that may wait to be followed: of older ones nobody needs what comes after them any more.
+/// Programs that may wait for their successors to be made; those of older programs are no longer needed.
 const WAITING: usize = 2;
 
-/// Makes what comes after the next trace, if there is time for it. Without a thread nothing is prefetched, and nothing else is wrong.
+/// Makes the trace after the next one with its program, if there is time. Without a thread nothing is prefetched, and nothing
+/// else is wrong.
 pub fn prefetcher() -> BackgroundThread<Ran> {
     BackgroundThread::new("prefetch", WAITING, prefetch)
 }
 
-/// A program that nobody asked for fails nobody.
+/// Errors are dropped: nobody has asked for the program.
 fn prefetch(shared: &Shared, ran: Ran) {
     let Ran { trace, outputs, ahead } = ran;
     let records = ahead.resized(trace.records(&outputs));

@@ -12,8 +12,8 @@ use crate::runtime::shared::Shared;
 use crate::trace::Closed;
 use std::thread::Scope;
 
-/// The program of `key`: by a plan for other sizes, or from disk, or compiled and stored there. What goes wrong with the disk
-/// costs a warning.
+/// The program of `key`: from a plan for other sizes, or from disk, or compiled and stored there. Errors of the disk are only
+/// warnings.
 pub fn program<'scope>(
     shared: &'scope Shared,
     key: &Key,
@@ -39,12 +39,12 @@ pub fn program<'scope>(
     let compile = || pipeline::compile(shared, &records, &erased);
     let wanted = (&interface, &graph as &dyn Fn() -> _, false);
     let program = on_disk::find_or(shared, key, closed, wanted, scope, compile)?;
-    // If it was on disk: the next size that is compiled is compared with this one, and planned for others.
+    // For a program from disk: the next size that is compiled is compared with this one, and planned for others.
     shared.families.add(&erased);
     Ok(CompiledTrace { unpadded, ..program })
 }
 
-/// The program of a trace by a plan for other sizes, if there is one.
+/// The program of a trace from a plan for other sizes, if there is one.
 pub fn instance(
     shared: &Shared,
     records: &Records,

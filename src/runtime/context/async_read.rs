@@ -1,6 +1,6 @@
-//! Values read by a thread of the library's own, which tells the caller when they are there. Started by the first
-//! such read; ends by itself when there are no more to come. Nobody waits for it: whoever did, while it holds what a callback
-//! wants (an interpreter's lock), would wait for ever.
+//! Reads on a thread of the library's own, which passes each value to a callback. The first such read starts it; it ends by
+//! itself when no more can come. Nobody waits for it: a thread that did so while it held a lock that a callback wants (an
+//! interpreter's) would wait for ever.
 
 use super::Context;
 use super::elements::read_elements;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-/// Receives the elements of a view in row-major order, or why there are none.
+/// Receives the elements of a view in row-major order, or the error that prevented it.
 pub type Reader = Box<dyn FnOnce(Result<Elements>) + Send>;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -22,9 +22,9 @@ type Job = Box<dyn FnOnce() + Send>;
 pub struct Readers(Mutex<Option<Running>>);
 
 struct Running {
-    /// All that keeps the thread: it goes on with what was asked for when this is gone.
+    /// Keeps the thread running: once this is dropped, it finishes the reads that were asked for.
     jobs: Sender<Job>,
-    /// As of the launch thread: in a forked process it is not there.
+    /// As for the launch thread: it does not exist in a forked process.
     process: u32,
 }
 
@@ -46,9 +46,9 @@ fn start() -> Result<Running> {
 }
 
 impl Context {
-    /// Copies what a buffer holds now to `elements`, of the view's length, on another thread, which then calls `done`; in the order
-    /// of the calls. Cuts the trace if it still computes the value. A program that overwrites the value waits for the copy
-    /// where it would, or makes it. Failures of the value's own operations go to `done`, and to the next sync as well.
+    /// Copies the present value of a buffer to `elements`, of the view's length, on another thread, which then calls `done`; in
+    /// the order of the calls. Cuts the trace if it still computes the value. A program that overwrites the value waits for the
+    /// copy before it does so, or makes it. Failures of the value's own operations go to `done`, and to the next sync as well.
     pub fn read_later(
         &self,
         id: BufferId,

@@ -1,4 +1,4 @@
-//! What was recorded as a program of its own, for other systems.
+//! Recorded operations as a program of its own, for other systems.
 
 use super::Context;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::trace::{Captured, TensorRef};
 use crate::{aten, internal, invalid};
 
 impl Context {
-    /// Cuts; the number of the trace that begins.
+    /// Cuts, and returns the number of the trace that begins.
     pub fn begin_capture(&self) -> Result<u64> {
         self.cut()?;
         let mut trace = self.trace.lock()?;
@@ -19,9 +19,9 @@ impl Context {
         Ok(trace.number())
     }
 
-    /// What trace `number` has recorded so far as a function from what `inputs` held before it to what `outputs` hold now. The
-    /// states of generators, which gave `draws`, are its last inputs and results, `i64[2]` each: seed and offset. All else that it
-    /// reads, numbers included, are constants. Nothing is computed, and the trace goes on.
+    /// The operations that trace `number` has recorded so far, as a function from the values that `inputs` held before it to
+    /// those that `outputs` hold now. The states of generators, which gave `draws`, are its last inputs and results, `i64[2]`
+    /// each: seed and offset. All else that it reads, numbers included, is constant. Nothing is computed, and the trace goes on.
     ///
     /// Errors: `InvalidArgument` if that trace has ended, and as [`Trace::captured`](crate::trace::Trace::captured); those of
     /// the operators' rows.
@@ -58,7 +58,7 @@ impl Context {
         Ok(Module { graph, inputs: types.len(), constants: constants.collect::<Result<_>>()? })
     }
 
-    /// What a leaf holds.
+    /// The value of a leaf.
     fn constant(&self, captured: &Captured, index: ValueIndex) -> Result<Array> {
         let Value { origin, format, nbytes } = &captured.records.values[index as usize];
         let &Origin::Leaf(leaf) = origin else { return internal!("a constant is a leaf") };

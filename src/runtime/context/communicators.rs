@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Communicators(RwLock<HashMap<String, RegisteredCommunicator>>);
 
-/// How a collective names its communicator.
+/// A communicator, as collectives refer to it.
 #[derive(Clone)]
 pub struct RegisteredCommunicator {
     pub number: u64,

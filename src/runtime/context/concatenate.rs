@@ -1,5 +1,5 @@
-//! Lists of tensors that change from run to run of a program: put together as bytes, so that their lengths, and which of them are
-//! the same memory, are no part of it.
+//! Lists of tensors that change from run to run of a program: concatenated as bytes, so that their lengths, and which of them
+//! share memory, are not part of it.
 
 use super::Context;
 use super::elements::span;
@@ -11,8 +11,9 @@ use crate::trace::{BufferId, Content, TensorRef, lost};
 use std::sync::Arc;
 
 impl Context {
-    /// How many tensors of a list, from its first on, [`Context::concatenate`] can put together, if the list is another one from
-    /// run to run of this program; 0 for one that stays. `kind`: as of [`Context::changes`].
+    /// Number of tensors of a list, from the first one on, that [`Context::concatenate`] can concatenate, if the list changes
+    /// from run to run of this program; 0 for one that stays, and where memory is not the host's. `kind`: as for
+    /// [`Context::changes`].
     pub fn changing_list(&self, kind: u64, list: &[TensorRef]) -> Result<usize> {
         if !self.is_host() {
             return Ok(0);
@@ -27,13 +28,14 @@ impl Context {
         Ok(if trace.list_changes(kind, &ids) { stored } else { 0 })
     }
 
-    /// Makes the elements of dense tensors, one after another, the content of the buffer `out`, which is as large as all of them.
-    /// Nothing is recorded; what has to be computed first was cut. Does not wait for it.
+    /// Makes the elements of dense tensors, one after another, the content of the buffer `out`, which is as large as all of
+    /// them. Records nothing; values that have to be computed first are those of programs that were cut. Does not wait for
+    /// these.
     ///
     /// Errors: `InvalidArgument` for tensors that are not dense, that the open trace computes, or of another size than `out`'s.
     pub fn concatenate(&self, list: &[TensorRef], out: BufferId) -> Result<()> {
         self.launcher.be_ready()?;
-        // Another thread may have what was looked at taken over before it is copied.
+        // Another thread may record a program that takes over a part's memory before it is copied.
         for _ in 0..1000 {
             let mut trace = self.trace.lock()?;
             let mut parts = Vec::with_capacity(list.len());
@@ -68,7 +70,7 @@ impl Context {
                 }
                 continue;
             }
-            // Under the lock, as a cut: what is queued later may take over what this reads.
+            // Under the lock, as a cut: programs queued later may take over the memory that this reads.
             self.launcher.concatenate(work)?;
             self.shared.observed.stats.concatenations.add(1);
             trace.store(out, promised);

@@ -1,4 +1,4 @@
-//! Closing the trace, and waiting for what it promised.
+//! Closing the trace, and waiting for its results.
 
 use super::Context;
 use super::lock::TraceGuard;
@@ -22,7 +22,7 @@ pub(super) enum Cut {
 /// A trace that was cut by a read.
 pub(super) struct CutToRead<'a> {
     pub recorded: Arc<RecordedTrace>,
-    /// It, if the reader is to run it.
+    /// The trace, if the reader is to run it.
     pub to_run: Option<(Here<'a>, Closed)>,
 }
 
@@ -50,8 +50,8 @@ impl Context {
         self.hand_over(trace, closed).map(Some)
     }
 
-    /// As [`Context::cut_locked`], for a value that the caller waits for: if it can be computed here and now, that is to be done
-    /// as soon as the lock is released.
+    /// As [`Context::cut_locked`], for a value that the caller waits for: if it can be computed here and now, the caller is to
+    /// do so as soon as the lock is released.
     pub(super) fn cut_to_read(&self, trace: &mut Trace) -> Result<Option<CutToRead<'_>>> {
         let Some(closed) = self.close(trace, Cut::Partial)? else { return Ok(None) };
         let recorded = closed.trace().clone();
@@ -64,7 +64,6 @@ impl Context {
         self.hand_over(trace, closed).map(|recorded| Some(CutToRead { recorded, to_run: None }))
     }
 
-    /// Ends the trace.
     fn close(&self, trace: &mut Trace, cut: Cut) -> Result<Option<Closed>> {
         self.launcher.check_process()?;
         if trace.is_empty() {
@@ -103,7 +102,8 @@ impl Context {
         self.raise_diagnostics()
     }
 
-    /// An operation was recorded: the trace may have grown to a limit, or the launch thread may begin with it.
+    /// To be called when an operation was recorded: cuts a trace that has grown to a limit, else lets the launch thread begin
+    /// with it.
     pub(super) fn was_recorded(&self, mut trace: TraceGuard) -> Result<()> {
         let is_long = trace.is_long(self.shared.trace_limit);
         if !is_long && trace.held_bytes() < self.shared.trace_bytes {

@@ -1,6 +1,6 @@
-//! Diagnostics: what a recording thread learns of what happened on the launch thread: recompiles beyond their budget, CPU
-//! fallbacks where there should be none. It happens at the end of a cut, a read or a sync, when nothing is half done and no
-//! lock is held, because it calls the user's program.
+//! Diagnostics: events on the launch thread that a recording thread reports: recompiles beyond the limit, CPU fallbacks where
+//! they are forbidden. It does so at the end of a cut, a read or a sync, when nothing is half done and no lock is held, because
+//! that calls the user's program.
 
 use super::Context;
 use crate::error::{Code, Error, Result, Site};
@@ -10,41 +10,41 @@ use crate::trace::RecordedTrace;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The line of a site.
+/// Maps a site to its line.
 pub type Line = Box<dyn Fn(Site) -> Site + Send + Sync>;
 
-/// Takes a message about a line.
+/// Receives a message about a line.
 pub type Warn = Box<dyn Fn(&str, Site) + Send + Sync>;
 
-/// How much a message matters.
+/// Severity of a message.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Level {
     Warning = 1,
-    /// What was compiled again, and why.
+    /// A recompile, and its reason.
     Info = 2,
 }
 
-/// Takes messages about a line.
+/// Receives messages about a line.
 pub type Log = Box<dyn Fn(Level, &str, Site) + Send + Sync>;
 
-/// What the user's program answers and receives about call sites.
+/// Callbacks of the user's program for call sites.
 pub struct Observer {
     /// Gives the same number for all sites on one line, itself a site on that line.
     pub line: Line,
-    /// Takes a warning about a line.
+    /// Receives a warning about a line.
     pub warn: Warn,
 }
 
 impl Context {
     pub fn set_observer(&self, observer: Observer) {
         let old = self.observer.write().replace(Arc::new(observer));
-        // Which may call the program.
+        // Outside of the lock, since this may call the program.
         drop(old);
-        // Of what there was nobody to tell.
+        // For messages that had no receiver before.
         self.shared.observed.explain.wake();
     }
 
-    /// Sets who takes messages, once.
+    /// Sets the receiver of messages, once.
     pub fn set_log(&self, log: Log) {
         self.log.set(log).ok();
         self.shared.observed.explain.wake();
@@ -67,8 +67,8 @@ impl Context {
         }
     }
 
-    /// Settles what was compiled since the last time: warns, or returns the error that the limits ask for. The error
-    /// is about something that has run: nothing has to be done again.
+    /// Settles the compiles since the last call: warns, or returns the error that the limits ask for. The error is about an
+    /// operation that has run: nothing has to be repeated.
     pub(super) fn raise_diagnostics(&self) -> Result<()> {
         if !self.shared.observed.explain.take_pending() {
             return Ok(());
@@ -130,7 +130,7 @@ impl Context {
         }
     }
 
-    /// Counts a cut of `recorded`, and asks where it was when it is new; for the lines of many such places together.
+    /// Counts a cut of `recorded`, and asks for the call site of a new one; asks for the lines of many such sites together.
     pub(super) fn note_cut(&self, recorded: Option<Arc<RecordedTrace>>, cause: Cause) {
         let Some(recorded) = recorded else { return };
         if self.shared.observed.explain.cuts.lock().again(recorded.id, cause) {
@@ -159,7 +159,8 @@ impl Context {
         self.shared.observed.explain.cuts.lock().place(count, line);
     }
 
-    /// Compiles, CPU fallbacks and cuts with their reasons, choices of engines and of who multiplies, and the last collectives, as JSON.
+    /// Compiles, CPU fallbacks and cuts with their reasons, choices of engines and of implementations of products, and the last
+    /// collectives, as JSON.
     pub fn explain(&self) -> String {
         self.locate_cuts();
         self.locate_fallbacks();

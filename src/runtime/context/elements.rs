@@ -16,7 +16,7 @@ use crate::trace::{ArgRef, BufferId, Call, Content, TensorRef};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A buffer of the runtime's own, for as long as it is needed.
+/// A temporary buffer of the runtime's own.
 pub(super) struct Temporary<'a>(&'a Context, pub BufferId);
 
 impl Temporary<'_> {
@@ -31,15 +31,15 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Where the elements of a view lie in its buffer: first byte, and how many from there.
+/// The bytes of a view's elements in its buffer: the first one, and their number.
 pub(super) fn span(view: &View) -> (usize, usize) {
     let (size, layout) = (view.dtype.size(), &view.layout);
     let start = layout.offset as usize * size;
     (start, (layout.end() as usize * size).saturating_sub(start))
 }
 
-/// Copies the elements of a view to `elements`, in row-major order: from where they lie, if that is the host's memory.
-/// Errors: a device's, `OutOfMemory`.
+/// Copies the elements of a view to `elements`, in row-major order; directly, if they lie in the host's memory. Errors: the
+/// device's, `OutOfMemory`.
 pub(super) fn read_elements(bytes: &dyn Bytes, view: &View, elements: &mut [u8]) -> Result<()> {
     let (start, len) = span(view);
     if view.layout.is_contiguous() {
@@ -55,10 +55,10 @@ pub(super) fn read_elements(bytes: &dyn Bytes, view: &View, elements: &mut [u8])
     Ok(())
 }
 
-/// The same, of the bytes of the [`span`].
+/// The same, from the bytes of the [`span`].
 fn gather(view: &View, bytes: &[u8], elements: &mut [u8]) {
     let (size, layout) = (view.dtype.size(), &view.layout);
-    // The dimensions from `split` on lie without a gap.
+    // The dimensions from `split` on are contiguous.
     let inner = |d: usize| Layout {
         sizes: layout.sizes[d..].into(),
         strides: layout.strides[d..].into(),
@@ -80,12 +80,12 @@ fn gather(view: &View, bytes: &[u8], elements: &mut [u8]) {
     }
 }
 
-/// Whether the bytes are what elements of a type look like: those of bools are 0 or 1.
+/// Whether the bytes are valid elements of a type: those of bools are 0 or 1.
 pub fn is_canonical(dtype: DType, bytes: &[u8]) -> bool {
     dtype != DType::Bool || bytes.iter().all(|&byte| byte <= 1)
 }
 
-/// What kernels may take for elements of a type.
+/// The bytes as elements that kernels may rely on.
 fn canonical(dtype: DType, bytes: &[u8]) -> Cow<'_, [u8]> {
     if is_canonical(dtype, bytes) {
         return Cow::Borrowed(bytes);
@@ -114,7 +114,7 @@ impl Context {
         })
     }
 
-    /// As [`Context::write`], of elements of a type.
+    /// As [`Context::write`], for elements of a type.
     pub fn write_elements(&self, id: BufferId, dtype: DType, data: &[u8]) -> Result<()> {
         self.write(id, &canonical(dtype, data))
     }
@@ -139,7 +139,7 @@ impl Context {
         self.record(&Call { op: Operator::Native(copy), args: &args, outs: &outs })
     }
 
-    /// Makes `bytes`, which nobody may write, the content of a buffer of their length.
+    /// Makes `memory`, which nobody may write, the content of a buffer of its length.
     pub fn lend(&self, id: BufferId, memory: Borrowed) -> Result<()> {
         let storage = Arc::new(Storage::ready(self.shared.backend.borrow(memory)));
         storage.share();
@@ -147,20 +147,20 @@ impl Context {
         Ok(())
     }
 
-    /// The memory that holds what the buffer holds now, and will hold just that for as long as it is kept; `None` for
-    /// zeros. Cuts the trace if it still computes the value; does not wait for it.
+    /// The memory of the buffer's present value, which stays unchanged for as long as the result is kept; `None` for zeros. Cuts
+    /// the trace if it still computes the value; does not wait for it.
     pub fn share(&self, id: BufferId) -> Result<Option<Arc<Storage>>> {
         self.stored(id, Storage::share)
     }
 
-    /// The memory that holds what the buffer holds now, of which something is noted before a program can be recorded that takes
-    /// it over; `None` for zeros. Cuts as [`Context::share`].
+    /// The memory of the buffer's present value, passed to `note` before a program that takes it over can be recorded; `None`
+    /// for zeros. Cuts as [`Context::share`].
     pub fn stored(
         &self,
         id: BufferId,
         note: impl FnOnce(&Storage),
     ) -> Result<Option<Arc<Storage>>> {
-        // Another thread may have something written to the buffer between the cut and the look.
+        // Another thread may record a write to the buffer between the cut and the look.
         for _ in 0..1000 {
             self.settled(id, false)?;
             let trace = self.trace.lock()?;
@@ -196,17 +196,17 @@ impl Context {
         Ok(copy)
     }
 
-    /// Whether what buffers hold is memory of the host.
+    /// Whether buffers are in the host's memory.
     pub fn is_host(&self) -> bool {
         self.location().is_host
     }
 
-    /// Where what buffers hold is.
+    /// The location of buffers.
     pub fn location(&self) -> Location {
         self.shared.backend.location()
     }
 
-    /// Replaces the content by what `work` writes to new memory, at the address that it is passed, on the location's queue. Cuts
+    /// Replaces the content: `work` writes to new memory, at the address that it is passed, on the location's queue. Cuts
     /// nothing. Errors: `OutOfMemory`, those of `work`: then the content stays.
     pub fn fill(&self, id: BufferId, mut work: impl FnMut(usize) -> Result<()>) -> Result<()> {
         let memory = self.shared.allocate(self.nbytes(id))?;
@@ -215,7 +215,7 @@ impl Context {
         Ok(())
     }
 
-    /// Lets `work` read what a buffer holds, at the address that it is passed (0 for zeros), on the location's queue. Cuts, waits
+    /// Lets `work` read a buffer's content, at the address that it is passed (0 for zeros), on the location's queue. Cuts, waits
     /// and fails as [`Context::read`].
     pub fn visit(&self, id: BufferId, mut work: impl FnMut(usize) -> Result<()>) -> Result<()> {
         self.look(id, |bytes| {

@@ -1,5 +1,5 @@
-//! A graph as part of a trace: every node recorded as a call of its primitive. So a program that came as text is
-//! compiled, cached and joined with what is recorded around it like any other.
+//! A graph as part of a trace: every node recorded as a call of its primitive. So a program that came as text is compiled,
+//! cached and combined with the operations recorded around it like any other.
 
 use super::Context;
 use super::elements::Temporary;
@@ -17,7 +17,7 @@ use crate::{internal, invalid};
 /// A number of the argument block.
 pub type Number = (ScalarKind, u64);
 
-/// What a value of the graph is here.
+/// The tensor that stands for a value of the graph.
 enum GraphValue<'a> {
     Input(TensorRef<'a>),
     Made(Temporary<'a>),
@@ -31,7 +31,7 @@ struct Recorder<'a> {
     inputs: &'a [TensorRef<'a>],
     numbers: &'a [Number],
     made: Vec<Option<GraphValue<'a>>>,
-    /// The output that a value is written to, if it is its first.
+    /// The first output that a value is written to, if any.
     outs: Vec<Option<TensorRef<'a>>>,
 }
 
@@ -78,7 +78,7 @@ impl Context {
         Ok(self.trace.lock()?.fits(tensor))
     }
 
-    /// Records that a tensor is given what another one of its type holds.
+    /// Records a copy from one tensor to another one of its type.
     pub fn copy(&self, from: TensorRef, to: TensorRef) -> Result<()> {
         let Some(copy) = aten::find("torchacc::copy") else { return internal!("no row copies") };
         let (op, args) = (Operator::Native(copy), [ArgRef::Tensor(from)]);
@@ -103,7 +103,7 @@ fn check(graph: &Graph, given: &[TensorRef], numbers: &[Number]) -> Result<()> {
     check_numbers(graph, numbers)
 }
 
-/// Errors: a scalar of the graph is not given, or of another kind.
+/// Errors: a scalar of the graph is missing, or of another kind.
 pub(super) fn check_numbers(graph: &Graph, numbers: &[Number]) -> Result<()> {
     for node in graph.nodes.iter().filter(|node| node.op == Op::Scalar) {
         let [Attr::Int(slot), Attr::DType(dtype)] = node.attrs[..] else {
@@ -136,7 +136,7 @@ impl<'a> Recorder<'a> {
         }
         let mut written = Written::default();
         let (op, args) = self.call(node, views, &mut written)?;
-        // New buffers for what is no output of the graph.
+        // Values that are no outputs of the graph get new buffers.
         let made: Vec<GraphValue> = node
             .outputs()
             .map(|value| match self.outs[value.0 as usize] {
@@ -162,7 +162,7 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// The operator and arguments that say a node.
+    /// The operator and arguments of the call for a node.
     fn call<'b>(
         &'b self,
         node: &'b Node,
@@ -170,7 +170,7 @@ impl<'a> Recorder<'a> {
         written: &'b mut Written,
     ) -> Result<(Operator, Vec<ArgRef<'b>>)> {
         match (node.op, &node.attrs[..]) {
-            // A number becomes a tensor of rank 0: next to tensors it must not be promoted otherwise.
+            // A number becomes a tensor of rank 0, so that it is not promoted differently next to tensors.
             (Op::Scalar, &[Attr::Int(slot), Attr::DType(dtype)]) => {
                 let (kind, bits) = self.numbers[slot as usize];
                 Ok((
@@ -247,7 +247,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Gives an output what another value holds: an input, or an output that is there twice.
+    /// Copies a value to an output: an input, or an output that occurs twice.
     fn copy(&self, value: ValueId, out: &TensorRef, views: &[View]) -> Result<()> {
         let tensor = self.located(value, views)?;
         if tensor.buffer == out.buffer {
@@ -257,7 +257,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// What arguments refer to that is not in the graph.
+/// Data that arguments borrow and that is not in the graph.
 #[derive(Default)]
 struct Written {
     /// Bools of a CPU fallback, by argument.

@@ -20,7 +20,7 @@ pub struct TraceLock {
     poison: Arc<Poison>,
 }
 
-/// Whether a panic left the trace half changed, and what it said.
+/// Whether a panic left the trace half changed, and the panic's message.
 #[derive(Default)]
 struct Poison {
     is_set: AtomicBool,
@@ -28,11 +28,11 @@ struct Poison {
 }
 
 thread_local! {
-    /// Of the traces that the panic on its way through this thread has left so.
+    /// Of the traces that the panic unwinding this thread has left half changed.
     static POISONED: RefCell<Vec<Arc<Poison>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Says what the panic was that this thread has caught.
+/// Records the message of the panic that this thread has caught.
 pub fn panicked(cause: &str) {
     for poison in POISONED.take() {
         poison.cause.get_or_init(|| cause.to_string());
@@ -46,7 +46,7 @@ impl TraceLock {
         self.check().map(|()| held)
     }
 
-    /// As [`TraceLock::lock`], without the lock.
+    /// The error of [`TraceLock::lock`], without taking the lock.
     pub fn check(&self) -> Result<()> {
         if !self.poison.is_set.load(Relaxed) {
             return Ok(());
@@ -59,7 +59,7 @@ impl TraceLock {
         Err(Error::new(Code::Panic, text))
     }
 
-    /// For what is right in any state: giving buffers back, and counting.
+    /// For actions that are valid in any state: giving buffers back, and counting.
     pub fn lock_to_release(&self) -> TraceGuard<'_> {
         TraceGuard {
             trace: Some(self.trace.lock()),
@@ -69,16 +69,16 @@ impl TraceLock {
     }
 }
 
-/// The trace, for one thread.
+/// Exclusive access to the trace.
 pub struct TraceGuard<'a> {
-    /// There until it is dropped.
+    /// `Some` until the guard is dropped.
     trace: Option<MutexGuard<'a, Trace>>,
     poison: &'a Arc<Poison>,
     was_panicking: bool,
 }
 
 impl TraceGuard<'_> {
-    /// Gives the trace to others until somebody has cut it.
+    /// Releases the trace until another thread has cut it.
     pub fn wait_for_cut(&mut self, lock: &TraceLock) {
         if let Some(trace) = &mut self.trace {
             lock.was_cut.wait(trace);

@@ -1,11 +1,11 @@
-//! Moments of recording: whether the device has come so far, and whether it is as in earlier runs.
+//! Moments of recording: whether the device has reached one, and whether it is as in earlier runs.
 
 use super::{Context, Cut};
 use crate::error::Result;
 use crate::runtime::observe::explain::Cause;
 
 impl Context {
-    /// This moment: a number that grows. Error: a panic left the context half changed.
+    /// A mark for this moment: a number that grows. Error: a panic left the context half changed.
     pub fn mark(&self) -> Result<u64> {
         let trace = self.trace.lock()?;
         Ok(self.launcher.sent() + u64::from(!trace.is_empty()))
@@ -18,9 +18,9 @@ impl Context {
         Ok(self.trace.lock()?.changes(kind, integer))
     }
 
-    /// Whether everything recorded before a mark has run. Waits for nothing; cuts if some of it is still recorded only, so that
-    /// who asks again and again is told so in the end.
-    /// Errors: as of [`Context::cut`] in a forked process.
+    /// Whether everything recorded before a mark has run. Never waits; cuts if some of it is still in the trace, so that
+    /// repeated calls eventually give true.
+    /// Errors: as [`Context::cut`] in a forked process.
     pub fn is_done(&self, mark: u64) -> Result<bool> {
         if self.launcher.done() >= mark {
             return Ok(true);
@@ -29,7 +29,7 @@ impl Context {
         let before = self.launcher.sent();
         let recorded =
             if before < mark { self.cut_locked(&mut trace, Cut::Partial)? } else { None };
-        // Of a trace of which nothing lives on nothing runs.
+        // Nothing runs of a trace of which nothing lives on.
         let sent = self.launcher.sent();
         drop(trace);
         self.note_cut(recorded, Cause::Asked);

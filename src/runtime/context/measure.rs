@@ -1,4 +1,4 @@
-//! What is measured on the way, and what is reported of it.
+//! Measurements while operations are recorded, and reports of all measurements.
 
 use super::Context;
 use crate::backend::memory;
@@ -13,12 +13,12 @@ use crate::runtime::observe::stats::Snapshot;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Context {
-    /// When recording an operation began, if it is one whose time is measured.
+    /// When recording an operation began, if its time is sampled.
     pub(super) fn begin_sample(&self) -> Option<u64> {
         self.shared.observed.stats.recorded_ops.get().is_multiple_of(SAMPLE).then(now)
     }
 
-    /// The operation is recorded, as the `length`-th of its trace.
+    /// Notes that the operation is recorded, as the `length`-th of its trace.
     pub(super) fn end_sample(&self, began: Option<u64>, length: usize) {
         if length == 1 {
             self.shared.observed.breakdown.begin_trace();
@@ -28,7 +28,7 @@ impl Context {
         }
     }
 
-    /// A trace of so many operations is about to be closed.
+    /// Notes that a trace of `operations` operations is about to be closed.
     pub(super) fn end_of_trace(&self, operations: usize, full: bool) {
         let (begin, end) = self.shared.observed.breakdown.end_trace();
         if full {
@@ -44,14 +44,14 @@ impl Context {
         }
     }
 
-    /// In a forked process there is nobody to wait for.
+    /// Does not wait in a forked process, where nothing runs.
     fn wait_for_tail(&self) {
         if self.launcher.check_process().is_ok() {
             self.shared.observed.tail.wait();
         }
     }
 
-    /// All counters and times, but for those of the folder on disk.
+    /// All counters and times, except for those of the folder on disk.
     fn snapshot(&self) -> Snapshot {
         self.wait_for_tail();
         let shared = &self.shared;
@@ -89,7 +89,7 @@ impl Context {
         self.snapshot().json()
     }
 
-    /// Bytes of memory for values and programs. What a backend does not take from its pool is not among them.
+    /// Bytes of memory for values and programs, without memory that a backend does not take from its pool.
     pub fn memory(&self) -> memory::Stats {
         self.wait_for_tail();
         self.shared.backend.pool().stats()
@@ -101,8 +101,8 @@ impl Context {
         self.shared.backend.pool().reset_peak();
     }
 
-    /// Gives back to the system, or the device, what is kept to be used again: free blocks, the memory for intermediates, and
-    /// what backends have packed. Waits for what was cut; cuts nothing. Errors: as a cut in a forked process.
+    /// Gives memory that is kept for reuse back to the system, or the device: free blocks, the memory for intermediates, and
+    /// data that backends have packed. Waits for programs that were cut; cuts nothing. Errors: as a cut in a forked process.
     pub fn trim(&self) -> Result<()> {
         let storages = self.trace.lock()?.storages();
         self.launcher.trim()?;
@@ -112,7 +112,7 @@ impl Context {
         Ok(())
     }
 
-    /// What the caches hold, and how look-ups went since the last reset. Reads the folder on disk.
+    /// Contents of the caches, and counts of look-ups since the last reset. Reads the folder on disk.
     pub fn cache_stats(&self) -> Snapshot {
         let (disk_programs, disk_bytes) = self.shared.disk.as_ref().map_or((0, 0), Disk::usage);
         Snapshot { disk_programs, disk_bytes, ..self.snapshot() }
@@ -137,12 +137,12 @@ impl Context {
         self.shared.observed.profile.start();
     }
 
-    /// Ends it: a JSON object for viewers of Chrome's trace format.
+    /// Ends the timeline, and returns it as a JSON object for viewers of Chrome's trace format.
     pub fn stop_profile(&self) -> String {
         self.shared.observed.profile.stop()
     }
 
-    /// Ends it: what took time goes to `visit`. Returns how many events were lost.
+    /// Ends the timeline, and passes its spans to `visit`. Returns the number of events that were lost.
     pub fn visit_profile(&self, visit: impl FnMut(Timed)) -> u64 {
         self.shared.observed.profile.stop_with(visit)
     }
@@ -152,19 +152,19 @@ impl Context {
         self.shared.observed.busy.get()
     }
 
-    /// What `torchacc_progress` gives.
+    /// The JSON of `torchacc_progress`.
     pub fn progress(&self) -> String {
         self.shared.observed.progress.json(self.shared.backend.kernels_compiled())
     }
 
-    /// What `torchacc_memory_report` gives.
+    /// The JSON of `torchacc_memory_report`.
     pub fn memory_report(&self) -> String {
         self.shared.observed.fullest.json()
     }
 
-    /// Sets the bytes that each program cut from now on may take besides its inputs: what lies between, and results that
-    /// are given no memory of inputs; 0: as many as it wants. What that takes is computed again rather than kept. Waits for
-    /// what was cut. Errors: as a cut in a forked process.
+    /// Sets the bytes that each program cut from now on may take besides its inputs: its intermediates, and results that are not
+    /// given the memory of inputs; 0 for no limit. Values are recomputed rather than kept where that is needed. Waits for
+    /// programs that were cut. Errors: as a cut in a forked process.
     pub fn set_memory_limit(&self, limit: u64) -> Result<()> {
         self.launcher.limit_memory(limit)
     }

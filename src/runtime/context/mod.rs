@@ -1,7 +1,7 @@
 //! A context: one trace, one cache, one launch thread, one backend.
 //!
-//! **Invariant:** the only room of the runtime that has the trace and its lock. Whoever calls the user's program does it here, or
-//! in a step of a program, and holds no lock then.
+//! **Invariant:** the only room of the runtime that has the trace and its lock. The user's program is called here, or in a step
+//! of a program, and with no lock held.
 
 pub mod async_read;
 mod capture;
@@ -37,7 +37,7 @@ use parking_lot::{Mutex, RwLock};
 use random::Generator;
 use std::sync::{Arc, OnceLock};
 
-/// Gives the call site of the user's program that is recording just now.
+/// Gives the call site in the user's program that is recording at the moment.
 pub type Locator = Box<dyn Fn() -> Site + Send + Sync>;
 
 pub struct Context {
@@ -82,7 +82,7 @@ impl Context {
 
     pub fn set_locator(&self, locator: Locator) {
         let old = self.locator.write().replace(Arc::new(locator));
-        // Which may call the program.
+        // Outside of the lock, since this may call the program.
         drop(old);
     }
 
@@ -120,7 +120,7 @@ impl Context {
     }
 
     /// Copies bytes `[offset, offset + len)` to the host; cuts the trace if it still computes them, and waits.
-    /// Errors: that of the operation that failed to produce the value, and what else `observe/failures.rs` has for it.
+    /// Errors: that of the operation that failed to produce the value, and others that `observe/failures.rs` has for it.
     pub fn read(&self, id: BufferId, offset: usize, destination: &mut [u8]) -> Result<()> {
         self.check_range(id, offset, destination.len())?;
         self.look(id, |bytes| match bytes {
@@ -132,7 +132,7 @@ impl Context {
         })
     }
 
-    /// Looks at the memory of what a buffer holds, `None` for zeros; cuts, waits and fails as [`Context::read`].
+    /// Passes the memory of a buffer's value to `look`, `None` for zeros; cuts, waits and fails as [`Context::read`].
     fn look(
         &self,
         id: BufferId,
@@ -152,8 +152,8 @@ impl Context {
         Err(crate::trace::lost())
     }
 
-    /// As [`Context::read`], but without a cut: waits until somebody has cut the trace that computes the value, and
-    /// until it is there. What it reports the next read or sync reports as well.
+    /// As [`Context::read`], but without a cut: waits until another thread has cut the trace that computes the value, and the
+    /// value is ready. The next read or sync reports the same errors as well.
     pub fn read_after_cut(
         &self,
         id: BufferId,
@@ -178,14 +178,14 @@ impl Context {
                     if storage.read(offset, destination)? {
                         return self.shared.observed.failures.peek(&storage);
                     }
-                    // Donated to a program that gives the buffer something newer.
+                    // Donated to a program that gives the buffer a newer value.
                     trace = self.trace.lock()?;
                 }
             }
         }
     }
 
-    /// Sees to it that what a buffer holds gets computed: cuts if it is still in the trace. Does not wait for it.
+    /// Ensures that a buffer's value gets computed: cuts if it is still in the trace. Does not wait for it.
     pub fn request(&self, id: BufferId) -> Result<()> {
         self.settled(id, false)?;
         self.launcher.wait_for_room()
@@ -199,8 +199,8 @@ impl Context {
         }
     }
 
-    /// What a buffer holds in memory, or will; `None` for zeros. Cuts if it is still in the trace, and if the caller `waits` for it
-    /// may run what was cut.
+    /// The storage of a buffer's value, possibly pending; `None` for zeros. Cuts if the value is still in the trace, and may
+    /// then run the trace here if the caller `waits` for it.
     fn settled(&self, id: BufferId, waits: bool) -> Result<Option<Arc<Storage>>> {
         let mut trace = self.trace.lock()?;
         let mut content = trace.content(id);
@@ -234,7 +234,7 @@ impl Context {
         if storage.is_settled() { Ok(()) } else { self.launcher.check_process() }
     }
 
-    /// Whether reading would not wait.
+    /// Whether a read would not wait.
     pub fn is_ready(&self, id: BufferId) -> bool {
         match self.trace.lock_to_release().content(id) {
             Content::Zeros => true,
@@ -243,8 +243,8 @@ impl Context {
         }
     }
 
-    /// Another size; the common prefix stays, new bytes are zero. Errors: `OutOfMemory`, those of [`Context::read`]: then the
-    /// buffer stays as it is.
+    /// Changes the size; the common prefix stays, new bytes are zero. Errors: `OutOfMemory`, those of [`Context::read`]: then
+    /// the buffer stays as it is.
     pub fn resize(&self, id: BufferId, nbytes: usize) -> Result<()> {
         let old = self.nbytes(id);
         if old == nbytes {
@@ -256,7 +256,7 @@ impl Context {
             self.trace.lock()?.clear(id, nbytes);
             return Ok(());
         }
-        // What it holds stays until there is memory for what it is to hold.
+        // The old content stays until there is memory for the new one.
         let mut memory = self.shared.allocate(nbytes)?;
         let mut content = zeros(nbytes)?;
         self.read(id, 0, &mut content[..kept])?;
@@ -267,7 +267,7 @@ impl Context {
         Ok(())
     }
 
-    /// Says that a size of the buffer's tensors will vary between `least` and `most`: programs are then planned for these.
+    /// Declares that a size of the buffer's tensors will vary between `least` and `most`: programs are then planned for these.
     /// Errors: `InvalidArgument` when the size is not between them.
     pub fn mark_dynamic(&self, id: BufferId, size: i64, least: i64, most: i64) -> Result<()> {
         if !(0 <= least && least <= size && size <= most) {
@@ -279,8 +279,8 @@ impl Context {
 
     // ---- recording
 
-    /// Records one operation; see [`Trace::record`]. Cuts by itself when the trace has grown to a limit; then it may
-    /// wait for the launch thread.
+    /// Records one operation; see [`Trace::record`]. Cuts automatically when the trace has grown to a limit; then it may wait
+    /// for the launch thread.
     pub fn record(&self, call: &Call) -> Result<()> {
         self.record_with(call, false)
     }
@@ -290,7 +290,7 @@ impl Context {
         self.record_with(call, true)
     }
 
-    /// As [`Context::record`] if the operation is what a known trace has here, else nothing. Returns which.
+    /// As [`Context::record`] if a known trace has the same operation here; else does nothing. Returns which.
     pub fn record_again(&self, call: &Call) -> Result<bool> {
         let sample = self.begin_sample();
         let mut trace = self.lock_to_record()?;
@@ -304,7 +304,7 @@ impl Context {
         Ok(true)
     }
 
-    /// The same of an operation whose results are new tensors: see [`Trace::again`].
+    /// The same for an operation whose results are new tensors: see [`Trace::again`].
     pub fn record_fresh_again(
         &self,
         op: Operator,
@@ -327,7 +327,7 @@ impl Context {
         }
     }
 
-    /// The trace; if it is a new one, with what was prefetched.
+    /// Locks the trace; a new one may then follow the prefetched ones.
     fn lock_to_record(&self) -> Result<TraceGuard<'_>> {
         let mut trace = self.trace.lock()?;
         if trace.is_empty() {

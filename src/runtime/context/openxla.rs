@@ -1,4 +1,4 @@
-//! Graphs run by OpenXLA instead of the context's backend: at once, and recorded nowhere.
+//! Graphs that OpenXLA runs instead of the context's backend: at once, and without being recorded.
 
 use super::Context;
 use super::graphs::{Number, check_numbers};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What plugins made of a program, by their files.
+/// Executables of a program, by the files of their plugins.
 #[derive(Default)]
 pub struct Executables(Mutex<Vec<(PathBuf, Arc<Executable>)>>);
 
@@ -27,7 +27,7 @@ impl Executables {
         if let Some(executable) = find(&self.0.lock()) {
             return Ok(executable);
         }
-        // Without the lock: of two threads that come together both compile, and one is right.
+        // Without the lock: two threads may both compile, and one result is kept.
         let graph = decompose(&program.graph, &|_| false)?.into_owned();
         let client = openxla::client(file)?;
         let made = Arc::new(client.compile(&Module { graph, ..program.clone() })?);
@@ -41,9 +41,9 @@ impl Executables {
 }
 
 impl Context {
-    /// The results of a program for `inputs` and `numbers`, by the plugin in the file `plugin`, or by that of `TORCHACC_OPENXLA`.
-    /// Cuts what its inputs depend on, and waits. Errors: `NotFound` where no plugin is named; those of reading the inputs; those of
-    /// [`openxla`].
+    /// The results of a program for `inputs` and `numbers`, by the plugin in the file `plugin`, or by that of
+    /// `TORCHACC_OPENXLA`. Cuts the trace if it still computes an input, and waits. Errors: `NotFound` where no plugin is named;
+    /// those of reading the inputs; those of [`openxla`].
     pub fn run_on_openxla(
         &self,
         program: &Module,

@@ -12,7 +12,7 @@ pub struct Generator {
 }
 
 impl Context {
-    /// Begins the numbers of `seed` again.
+    /// Restarts the generator with `seed`.
     pub fn seed(&self, seed: u64) {
         *self.generator.lock() = Generator { seed, offset: 0 };
     }

@@ -1,12 +1,12 @@
-//! The memory of a run that is nobody's later, and that of results.
+//! Memory that is only needed during a run, and new memory for results.
 
 use crate::buffer::Bytes;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::runtime::shared::Shared;
 
-/// Intermediates of all programs, but for those in a block of results: they run one after the other, so they share one block of
-/// the device's memory, and one of the host's.
+/// Memory for the intermediates of all programs, except for those in a block of results: programs run one after the other, so
+/// they share one block of the device's memory, and one of the host's.
 #[derive(Default)]
 pub struct Arena {
     device: Option<Box<dyn Bytes>>,
@@ -24,14 +24,14 @@ impl Arena {
     /// Blocks for a plan; contents are not kept.
     pub fn reserve(&mut self, shared: &Shared, plan: &Plan) -> Result<Intermediates> {
         let nbytes = plan.arena_bytes as usize;
-        // With the results of this program, what another one left may be more than the limit.
+        // A block that another program left may exceed the limit together with the results of this program.
         let fits = |bytes: &dyn Bytes| {
             let limit = shared.memory_limit().unwrap_or(u64::MAX);
             let others = plan.fresh_bytes() + plan.results_bytes;
             bytes.len() >= nbytes && bytes.len() as u64 + others <= limit
         };
         if self.device.as_deref().is_none_or(|bytes| !fits(bytes)) {
-            // The old block goes first: both at once may be too much.
+            // The old block is freed first: both at once may be too much.
             self.device = None;
             self.device = Some(shared.allocate(nbytes)?);
         }
@@ -45,7 +45,7 @@ impl Arena {
     }
 }
 
-/// Memory for an output that is given none.
+/// New memory for an output without a donor.
 pub fn fresh_output(shared: &Shared, plan: &Plan, output: usize) -> Result<Box<dyn Bytes>> {
     let nbytes = plan.outputs[output].nbytes();
     match plan.is_on_host(output) {

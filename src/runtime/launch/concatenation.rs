@@ -1,4 +1,4 @@
-//! Copies of memory, one after another, in the order of the programs.
+//! Concatenations by copying memory, in the order of the programs.
 
 use crate::buffer::{Bytes, Storage, zeros};
 use crate::error::Result;
@@ -9,13 +9,13 @@ use crate::trace::lost;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Parts of memory, one after another, and where they go.
+/// Parts of memory to concatenate, and the storage promised for the result.
 pub struct Concatenation {
     pub parts: Vec<Part>,
     pub promised: Arc<Storage>,
 }
 
-/// Bytes of memory.
+/// Bytes of a storage.
 pub struct Part {
     /// `None`: zeros.
     pub storage: Option<Arc<Storage>>,
@@ -24,7 +24,8 @@ pub struct Part {
 }
 
 impl Concatenation {
-    /// Fulfils what was promised, be it with an error. Whether nothing had been taken over before.
+    /// Fulfils the promised storage, possibly with an error. Returns false, without doing so, if the memory of a part was taken
+    /// over.
     pub fn run(&self, shared: &Shared) -> bool {
         let failed = self.storages().find_map(|storage| storage.visit(|_| Ok(())).err());
         let outcome = match &failed {
@@ -36,7 +37,7 @@ impl Concatenation {
             Ok(None) => return false,
             Ok(Some(memory)) => Ok(memory),
             Err(error) => {
-                // Who failed to make a part has said so.
+                // A failure to make a part was reported already.
                 if failed.is_none() {
                     shared.observed.fail(&error, Concerns::tensor(&self.promised));
                 }
@@ -75,7 +76,7 @@ impl Concatenation {
 }
 
 impl Drop for Concatenation {
-    /// Nobody waits for ever for what was promised.
+    /// Settles the promised storage, so that nobody waits for it for ever.
     fn drop(&mut self) {
         if !self.promised.is_settled() {
             self.promised.fulfil(Err(lost()));

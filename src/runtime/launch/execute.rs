@@ -29,17 +29,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Scope, scope};
 
-/// What other threads may do after a run.
+/// Work for other threads after a run.
 #[derive(Default)]
 pub struct Next {
     pub ran: Option<Ran>,
     pub task: Option<Task>,
 }
 
-/// Finds or compiles the program of a closed trace and runs it, or what is left of a run that was begun.
+/// Finds or compiles the program of a closed trace and runs it, or the rest of a run that was begun.
 pub fn run(shared: &Shared, closed: Closed, arena: &mut Arena, begun: Option<Speculation>) -> Next {
     let (mut waiting, mut next) = (None, Next::default());
-    // Ends when what the next trace waits for has been done beside the first run.
+    // Ends when the background work that the next trace waits for is done, too.
     scope(|scope| {
         let is_new = run_with_background(shared, closed, (arena, begun), scope, &mut next);
         waiting = is_new.then(|| shared.observed.stay(Phase::Compile));
@@ -120,7 +120,7 @@ fn find<'scope>(
     Ok((program, lookup))
 }
 
-/// Whether the full key leads to the same program, or to none any more.
+/// Whether the full key leads to the same program, or no longer to any.
 fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<CompiledTrace>) -> bool {
     shared
         .cache
@@ -128,7 +128,7 @@ fn is_of_key(shared: &Shared, closed: &Closed, program: &Arc<CompiledTrace>) -> 
         .is_none_or(|other| Arc::ptr_eq(&other, program))
 }
 
-/// `is_new`: whether the program was made for this run. What is to be done for its choice of engines.
+/// `is_new`: whether the program was made for this run. Returns the next task of its choice of engines.
 fn launch(
     shared: &Shared,
     program: &Arc<CompiledTrace>,
@@ -139,7 +139,7 @@ fn launch(
     let trial = program.code.choice.trial(shared, program);
     let code = trial.other().unwrap_or_else(|| program.code.to_run(is_new));
     let plan = &code.plan;
-    // What is measured is a whole run.
+    // Only whole runs are measured.
     let begun = begun.filter(|_| !matches!(trial, Trial::Own | Trial::Other(_)));
     let begun = begun.and_then(|begun| begun.begun(closed, &code));
     closed.trace().outlook.had(&closed.scalars);
@@ -197,7 +197,7 @@ fn launch(
             (None, Some(leaf)) => {
                 let leaf = *leaf as usize;
                 let memory = closed.leaves[leaf].take(|n| shared.allocate(n))?;
-                // Somebody is reading what was to be donated: the program has a copy.
+                // While a read uses the memory to be donated, the program gets a copy.
                 if !is_padded[leaf] {
                     inputs[leaf] = Ok(memory.address());
                 }
@@ -244,7 +244,7 @@ fn launch(
         scalars: &scalars,
         watch: watch.as_ref().map(|watch| watch as &dyn Watch),
     };
-    // A failure that is known may concern what is computed now, which is found out at the end.
+    // A known failure may concern this program's results, which is found out at the end.
     let hands_over = binding.is_none() && shared.observed.failures.is_empty();
     if code.executable.stepwise().is_none() {
         taken.before(plan.steps.len());
@@ -263,7 +263,7 @@ fn launch(
         }
         Some(step)
     };
-    // Inside what is counted as running, so that the device's part of the time is never more than that.
+    // Inside the time that is counted as running, so that the device's part never exceeds it.
     let run = || {
         let _stay = shared.observed.stay(Phase::Device);
         match code.executable.stepwise() {
@@ -294,11 +294,11 @@ fn launch(
         oom_report::report(memory, plan, &program.operators, &error)
     });
     let error = |step: Option<u32>, error: Error| match &report {
-        // An input that has no value for want of memory says so in its own words.
+        // An input that failed for lack of memory keeps its own message.
         Some(report) if step.is_some() && error.code == report.code => {
             closed.placed(Error { site: error.site, ..report.clone() })
         }
-        // Nor has it failed here.
+        // Nor did an input fail here.
         _ if step.is_none() => error,
         _ => closed.placed(named(plan, &program.operators, step, error)),
     };
@@ -320,7 +320,7 @@ fn launch(
                     }),
                 None => Ok(bytes),
             },
-            // Donated memory is written by nothing but the step that failed to run: it holds the old value.
+            // Donated memory is written only by the step that failed to run: it still holds the old value.
             (Some(failure), Some(bytes)) if donors[index].is_some() && !failure.torn => Ok(bytes),
             (Some(failure), _) => recover(shared, before, &failure.error),
             (None, None) => internal!("an output was computed without memory"),
@@ -332,7 +332,7 @@ fn launch(
     Ok(trial.ran(program, closed, is_whole.then_some(took_ns)))
 }
 
-/// Remembers what failed, for who is to be notified; the failure of each output. `error` says an error in the user's terms.
+/// Remembers failures for later reports, and returns that of each output. `error` expresses an error in the user's terms.
 fn note(
     shared: &Shared,
     plan: &Plan,
@@ -342,7 +342,7 @@ fn note(
     error: impl Fn(Option<u32>, Error) -> Error,
 ) -> Vec<Option<Failure>> {
     let mut failures: Vec<Option<Failure>> = plan.outputs.iter().map(|_| None).collect();
-    // In the order of the steps; what fails at one step is one failure of all its outputs.
+    // In the order of the steps; all outputs that fail at one step have one failure.
     let mut noted: BTreeMap<Option<u32>, (Error, Concerns)> = BTreeMap::new();
     for (step, found) in outcome.unseen {
         let writes = step.map_or(0, |step| plan.steps[step as usize].writes.len());
@@ -351,7 +351,7 @@ fn note(
         noted.insert(step, (error(step, found), concerns));
     }
     for mut failure in outcome.failed {
-        // What failed to make an input was noted then.
+        // The failure of an input was noted when it happened.
         let is_known =
             failure.step.is_none() && poisoned.iter().any(|(_, error)| *error == failure.error);
         failure.error = error(failure.step, failure.error);
@@ -370,10 +370,10 @@ fn note(
     failures
 }
 
-/// What a buffer holds after a failed update: what it held before; an error if that was nothing.
+/// The content of a buffer after a failed update: its old value, or an error if it had none.
 fn recover(shared: &Shared, before: Option<&Storage>, error: &Error) -> Result<Box<dyn Bytes>> {
     let old = before.ok_or_else(|| error.clone())?;
-    // Nobody else wants it, and for a copy there may be no memory.
+    // Unless it is shared nobody else needs it, and there may be no memory for a copy.
     let allocate = |nbytes| shared.allocate(nbytes);
     let kept = match old.is_shared() {
         true => old.copy(allocate),
@@ -382,7 +382,7 @@ fn recover(shared: &Shared, before: Option<&Storage>, error: &Error) -> Result<B
     kept.map_err(|_| error.clone())
 }
 
-/// Puts the name of the user's operator in front.
+/// Prefixes an error with the name of the user's operator.
 fn named(plan: &Plan, operators: &[Operator], step: Option<u32>, error: Error) -> Error {
     match step.and_then(|step| plan.steps.get(step as usize)) {
         Some(step) => error.at(step.site).within(name_of(operators, step.record)),
@@ -391,7 +391,7 @@ fn named(plan: &Plan, operators: &[Operator], step: Option<u32>, error: Error) -
 }
 
 impl Shared {
-    /// Warns once of what the backend lacks, which it may have found out when it compiled.
+    /// Warns once of features that the backend lacks, which it may find out when it compiles.
     fn report_lack(&self) {
         if let Some(lack) = self.backend.missing_features()
             && !self.lack_is_reported.swap(true, Relaxed)

@@ -1,5 +1,5 @@
-//! The launch thread: takes closed traces in order, finds or makes their programs, runs them. Started by the first
-//! cut, so that importing the library starts nothing. While it has nothing to do, who waits for a short program runs it.
+//! The launch thread: takes closed traces in order, finds or makes their programs, runs them. Started by the first cut, so that
+//! importing the library starts nothing. While it is idle, a thread that waits for a short program runs that itself.
 
 use super::arena::Arena;
 use super::concatenation::Concatenation;
@@ -19,20 +19,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{JoinHandle, available_parallelism};
 
-/// Programs that may wait for the launch thread before those who cut wait for it.
+/// Number of queued programs above which threads that cut wait.
 const QUEUED: usize = 8;
 
 enum Job {
     Run(Box<Closed>),
-    /// Counts as a program, since it makes what later ones read.
+    /// Counts as a program, since later ones read its result.
     Concatenate(Concatenation),
-    /// Begins with what [`Queue::progress`] says.
+    /// Begins with the trace in [`Queue::progress`].
     Speculate,
     /// Opens when everything queued before it has run.
     Fence(Arc<Fence>),
     /// Gives back the memory for intermediates.
     Trim,
-    /// Sets what memory programs may take.
+    /// Sets the memory limit of programs.
     Limit(u64),
 }
 
@@ -42,14 +42,14 @@ pub struct Fence {
     opened: Condvar,
 }
 
-/// How many programs were handed over and have not run yet.
+/// Programs that were handed over and have not run yet.
 #[derive(Default)]
 struct Queue {
     length: Mutex<usize>,
     /// Programs handed over since the beginning; counted after `length`.
     sent: AtomicU64,
     shorter: Condvar,
-    /// Of the trace that is being recorded, until the launch thread looks.
+    /// Of the trace that is being recorded, until the launch thread takes it.
     progress: Mutex<Option<Progress>>,
 }
 
@@ -69,7 +69,7 @@ pub struct Launcher {
     engine: Arc<Mutex<Engine>>,
 }
 
-/// What runs programs, one at a time.
+/// Runs programs, one at a time.
 struct Engine {
     arena: Arena,
     begun: Option<Speculation>,
@@ -114,7 +114,7 @@ impl Engine {
     }
 }
 
-/// The turn of a program that its caller runs.
+/// Exclusive use of the engine, for a program that its caller runs.
 pub struct Here<'a> {
     launcher: &'a Launcher,
     engine: MutexGuard<'a, Engine>,
@@ -122,7 +122,7 @@ pub struct Here<'a> {
 
 impl Here<'_> {
     pub fn run(mut self, closed: Closed) {
-        // Of this very trace.
+        // The progress is that of this trace.
         self.launcher.queue.progress.lock().take();
         self.engine.run(&self.launcher.shared, &self.launcher.queue, closed);
     }
@@ -142,7 +142,7 @@ impl Launcher {
         Launcher { shared, has_processor, running: Mutex::new(None), queue, engine }
     }
 
-    /// Error in a process forked after the device was used: the launch thread did not come along.
+    /// Error in a process forked after the device was used, which has no launch thread.
     pub fn check_process(&self) -> Result<()> {
         match &*self.running.lock() {
             Some(running) if running.process != std::process::id() => {
@@ -154,7 +154,7 @@ impl Launcher {
         }
     }
 
-    /// Sees to it that there is a thread to run what is about to be promised. Errors: as of [`Launcher::check_process`];
+    /// Ensures that there is a thread to run the program that is about to be promised. Errors: as [`Launcher::check_process`];
     /// `OutOfMemory` when the system starts none: the next call tries again.
     pub fn be_ready(&self) -> Result<()> {
         self.check_process()?;
@@ -165,7 +165,8 @@ impl Launcher {
         Ok(())
     }
 
-    /// The next program's turn, if nothing is queued, running or begun: to be taken under the lock of the trace, and used without.
+    /// Takes the engine for the next program, if nothing is queued, running or begun: to be called under the lock of the trace,
+    /// and used without it.
     pub fn here(&self) -> Option<Here<'_>> {
         let engine = self.engine.try_lock()?;
         let mut length = self.queue.length.lock();
@@ -191,7 +192,7 @@ impl Launcher {
         })
     }
 
-    /// Queues the copies of a list. Error: there is nobody to make them.
+    /// Queues a concatenation. Error: there is no thread to do it.
     pub fn concatenate(&self, list: Concatenation) -> Result<()> {
         *self.queue.length.lock() += 1;
         self.queue.sent.fetch_add(1, Relaxed);
@@ -201,9 +202,10 @@ impl Launcher {
         })
     }
 
-    /// Has the launch thread begin with a trace that is being recorded, if it has nothing else to do. To be called without locks.
+    /// Lets the launch thread begin with a trace that is being recorded, if it has nothing else to do. To be called without
+    /// locks.
     pub fn speculate(&self, progress: Progress) {
-        // A lock that is taken may stay so in a process that was forked, which may record.
+        // In a forked process, which may record, a lock may stay taken for ever.
         let length = self.queue.length.try_lock().map(|length| *length);
         if length != Some(0) || !self.has_processor {
             return;
@@ -226,18 +228,18 @@ impl Launcher {
         self.queue.sent.load(Relaxed)
     }
 
-    /// How many of them have run; perhaps some less.
+    /// Number of these that have run; perhaps too low.
     pub fn done(&self) -> u64 {
         let sent = self.sent();
         sent - (*self.queue.length.lock() as u64).min(sent)
     }
 
-    /// Waits while many programs are queued: a program that records faster than its operations run must not fill the
-    /// memory with their inputs. To be called without locks. Error: as of [`Launcher::check_process`], where it would wait.
+    /// Waits while many programs are queued: a program that records faster than its operations run must not fill the memory with
+    /// their inputs. To be called without locks. Error: as [`Launcher::check_process`], where it would wait.
     pub fn wait_for_room(&self) -> Result<()> {
         let is_full = *self.queue.length.lock() > QUEUED;
         if is_full {
-            // Without the queue's lock, which `send` takes while it holds the one for this.
+            // Without the queue's lock, since this takes another one.
             self.check_process()?;
         }
         let mut length = self.queue.length.lock();
@@ -271,7 +273,7 @@ impl Launcher {
         self.wait()
     }
 
-    /// Sets what memory a program may take, after everything queued so far has run.
+    /// Sets the memory limit of programs, after everything queued so far has run.
     pub fn limit_memory(&self, limit: u64) -> Result<()> {
         self.check_process()?;
         match self.send(Job::Limit(limit)) {
@@ -322,7 +324,7 @@ impl Launcher {
                     }
                 }
             }
-            // Memory goes with this thread, not with whoever drops the launcher.
+            // Memory is freed by this thread, not by the one that drops the launcher.
             *engine.lock() = Engine::default();
         };
         let thread = thread::start("launch", work)?;
@@ -336,7 +338,7 @@ impl Drop for Launcher {
     fn drop(&mut self) {
         if let Some(Running { jobs, thread, process }) = self.running.lock().take() {
             drop(jobs);
-            // Queued programs need no plans for others any more.
+            // Queued programs no longer need plans for other sizes.
             self.shared.is_ending.store(true, Relaxed);
             let here = std::thread::current().id() == thread.thread().id();
             if process != std::process::id() {

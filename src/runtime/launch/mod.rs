@@ -1,7 +1,7 @@
-//! Runs programs: one after the other on the launch thread, or on that of who waits for a short one.
+//! Runs programs: one after the other on the launch thread, or on the thread that waits for a short one.
 //!
-//! **Invariant:** a storage that was promised is settled, whatever happens, and programs run in the order of their cuts. Takes no
-//! lock of a trace, and waits for nobody who records.
+//! **Invariant:** a storage that was promised is settled, whatever happens, and programs run in the order of their cuts. Takes
+//! no lock of a trace, and waits for no recording thread.
 
 mod arena;
 mod concatenation;

@@ -1,10 +1,10 @@
-//! The block in which results lie that are given no other memory, and before they are written what is needed then
-//! ([`Plan::results`]): gradients take the place of activations.
+//! The block for results that are given no other memory, and, before these are written, for intermediates ([`Plan::results`]):
+//! gradients take the place of activations.
 //!
-//! **Invariant:** a result that is kept keeps its block. So a plan gets no third block while its last two are there (the last one
-//! may be: a run begins early, before the program drops the gradients of the run before), nor one while many parts of blocks are
-//! there that nobody has any more, unless it takes more than the memory limit, or than there is, without: its results have memory
-//! of their own then, and the block is scratch memory.
+//! **Invariant:** a result that is kept keeps its block. So a plan gets no third block while its last two exist (the last one
+//! may: a run begins early, before the program drops the gradients of the run before), nor one while many idle parts of blocks
+//! exist: its results then get memory of their own, and the block is scratch memory. It gets a block all the same if that takes
+//! more than the memory limit, or than there is.
 
 use crate::backend::memory::Whole;
 use crate::buffer::Bytes;
@@ -15,7 +15,7 @@ use crate::runtime::shared::Shared;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-/// Of the memory in use, such parts may be one in so many bytes.
+/// Idle parts of blocks may be at most this fraction (one byte in 16) of the memory in use.
 const IDLE: u64 = 16;
 
 /// The block of a run.
@@ -25,7 +25,7 @@ pub struct ResultsBlock {
     _kept: Option<Kept>,
 }
 
-/// The block is there for as long as the run, whatever becomes of its results.
+/// Keeps the block for as long as the run, whatever becomes of its results.
 #[expect(dead_code, reason = "kept, not read")]
 enum Kept {
     Scratch(Box<dyn Bytes>),
@@ -33,7 +33,7 @@ enum Kept {
 }
 
 impl ResultsBlock {
-    /// For a run, with the memory of the outputs that lie there, if they do.
+    /// The block of a run. Puts the memory of its outputs into `memory`, if they lie there or apart.
     pub fn new(
         shared: &Shared,
         code: &Compiled,
@@ -55,7 +55,7 @@ impl ResultsBlock {
             if apart.is_ok() {
                 return apart;
             }
-            // There is less to ask for.
+            // The block alone takes less.
             plan.results.iter().for_each(|(k, _)| memory[*k as usize] = None);
         }
         let bytes = |&(k, start): &(u32, u64)| -> Range<usize> {
@@ -64,7 +64,7 @@ impl ResultsBlock {
         };
         let bytes: Vec<Range<usize>> = plan.results.iter().map(bytes).collect();
         if is_first {
-            // What other programs left, as the first step of a training that makes the optimizer's state.
+            // Frees memory that other programs left, like the first step of a training, which makes the optimizer's state.
             shared.backend.pool().make_way(nbytes);
         }
         let made = shared.backend.allocate_parts(nbytes, &bytes)?;
@@ -80,7 +80,7 @@ impl ResultsBlock {
     }
 }
 
-/// The block as scratch memory, and memory for the results.
+/// The block as scratch memory, and separate memory for the results.
 fn apart(
     shared: &Shared,
     plan: &Plan,
@@ -94,7 +94,7 @@ fn apart(
     Ok(ResultsBlock { address: block.address(), _kept: Some(Kept::Scratch(block)) })
 }
 
-/// `own`: what is idle of the plan's own blocks. Those may be about to go, part by part.
+/// `own`: idle bytes of the plan's own blocks, which may be about to be freed, part by part.
 fn pays(shared: &Shared, own: u64) -> bool {
     let stats = shared.backend.pool().stats();
     stats.idle_bytes.saturating_sub(own) <= stats.live_bytes / IDLE

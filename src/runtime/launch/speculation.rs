@@ -1,7 +1,8 @@
-//! Speculative execution. While the host records what has been a known trace so far, one whose result it waited for last time,
-//! the launch thread has nothing else to do: it runs the steps of that trace's program whose operands are there. If another
-//! trace comes of it, what they computed is dropped: no such step has effects, or writes to memory that somebody sees. So of a
-//! training step it is what comes before the first update in place. Scalars that were the same twice are taken to be so again.
+//! Speculative execution. While the host records a trace that has followed a known one so far, and for whose result it waited
+//! last time, the launch thread is idle: it runs the steps of that trace's program whose operands are ready. If the trace turns
+//! out to be another one, their results are dropped: no such step has effects, or writes to memory that is visible to others. So
+//! of a training step it runs the part before the first update in place. Scalars that were the same twice are assumed to be so
+//! again.
 
 use super::arena::{Arena, Intermediates, fresh_output};
 use super::results_block::ResultsBlock;
@@ -20,7 +21,7 @@ use crate::runtime::shared::Shared;
 use crate::trace::{Closed, Progress};
 use std::sync::Arc;
 
-/// Bytes of an updated buffer that is small enough to be made beside the old one, and of all of them.
+/// Bytes of an updated buffer that is small enough to be computed beside the old one, and of all of them.
 const SMALL: usize = 8 << 10;
 const ALL_SMALL: usize = 1 << 20;
 
@@ -30,23 +31,23 @@ pub struct Speculation {
     outputs: Vec<Output>,
     program: Arc<CompiledTrace>,
     code: Arc<Compiled>,
-    /// Of the program's outputs, but for those that are given an input's, and those to which nothing was written yet: if
-    /// another trace comes of it, memory for these would be in vain.
+    /// Memory of the program's outputs, except for those that are given an input's, and for those that are not written yet,
+    /// whose memory would be wasted if the trace turns out to be another one.
     memory: Vec<Option<Box<dyn Bytes>>>,
-    /// Whether each output has memory there, or may have it.
+    /// Whether each output has or may have memory there.
     is_apart: Vec<bool>,
     between: Intermediates,
-    /// Once a step has needed it.
+    /// `Some` once a step has needed it.
     results: Option<ResultsBlock>,
     /// Steps that have run, without a failure, and how long they took.
     steps: EarlySteps,
     took_ns: u64,
-    /// What scalars are taken to be as long as they are not known, and which of them have been used.
+    /// Assumed values of scalars that are not known yet, and which of them have been used.
     guesses: Vec<Option<u64>>,
     guessed: Vec<bool>,
 }
 
-/// What a run that was begun leaves to whoever finishes it.
+/// The state of a run that was begun, for the run that finishes it.
 pub struct Begun {
     pub memory: Vec<Option<Box<dyn Bytes>>>,
     pub between: Intermediates,
@@ -56,7 +57,8 @@ pub struct Begun {
 }
 
 impl Speculation {
-    /// Runs what can be run by now; `begun` may be what ran of the same trace before. `None` if that is nothing.
+    /// Runs the steps that can run by now; `begun` may be an earlier part of the same trace. `None` if no step has run, or one
+    /// failed.
     pub fn advance(
         shared: &Shared,
         begun: Option<Speculation>,
@@ -79,7 +81,7 @@ impl Speculation {
             return None;
         }
         let between = arena.reserve(shared, plan).ok()?;
-        // An update that changes nothing is what its input's memory holds: no step writes it.
+        // An update that changes nothing is its input's memory: no step writes it.
         let mut is_written = vec![false; plan.outputs.len()];
         for write in plan.steps.iter().flat_map(|step| &step.writes) {
             if let MemRef::Output(k) = write.mem {
@@ -119,7 +121,7 @@ impl Speculation {
         })
     }
 
-    /// Whether nothing failed.
+    /// Whether steps have run and none failed.
     fn run(&mut self, shared: &Shared) -> bool {
         let code = self.code.clone();
         let is_known = |step: &Step| self.is_ready(shared, step);
@@ -136,7 +138,7 @@ impl Speculation {
             return false;
         }
         let progress = &self.progress;
-        // What is not known yet no step reads.
+        // No step reads inputs that are not known yet.
         let mut inputs = vec![0; plan.inputs.len()];
         for (input, leaf) in inputs.iter_mut().zip(&progress.leaves) {
             let Ok(address) = leaf.address() else { return false };
@@ -186,7 +188,7 @@ impl Speculation {
         outcome.failed.is_empty() && outcome.unseen.is_empty()
     }
 
-    /// Has memory for what is about to be used.
+    /// Provides the memory of an operand that is about to be used.
     fn provide(&mut self, shared: &Shared, mem: MemRef) -> Result<()> {
         let code = self.code.clone();
         let output = match mem {
@@ -229,13 +231,13 @@ impl Speculation {
             && self.guessed_right(&progress.scalars)
     }
 
-    /// Whether those of these scalars that were used before they were known are what they were taken to be.
+    /// Whether the scalars that were used before they were known have the assumed values.
     fn guessed_right(&self, scalars: &[u64]) -> bool {
         let mut guesses = self.guesses.iter().zip(&self.guessed).zip(scalars);
         guesses.all(|((guess, guessed), bits)| !guessed || *guess == Some(*bits))
     }
 
-    /// What was begun, if it is a run of this trace by this code; else the next time nothing is.
+    /// The begun run, if it is one of this trace by this code; else nothing is begun the next time.
     pub fn begun(self, closed: &Closed, code: &Arc<Compiled>) -> Option<Begun> {
         let is_it = Arc::ptr_eq(&self.progress.trace, closed.trace())
             && Arc::ptr_eq(&self.code, code)

@@ -1,15 +1,15 @@
-//! Memory that a program took over from its inputs while copies of it are ahead: they are made before the first step that writes
-//! there, so that a snapshot of a model is copied beside the forward and the backward pass of the next step.
+//! Memory that a program took over from its inputs while copies of it are pending: these are made before the first step that
+//! writes there, so that copying a snapshot of a model overlaps the forward and the backward pass of the next step.
 
 use crate::buffer::{Bytes, Taken};
 use crate::error::Result;
 use crate::plan::{MemRef, Plan};
 
-/// Which outputs that is, and the first step that writes to each; in the order of the steps.
+/// The outputs with such memory, and the first step that writes to each; in the order of the steps.
 #[derive(Default)]
 pub struct TakenOver {
     taken: Vec<(usize, usize, Taken)>,
-    /// Of how many the copies have been made.
+    /// Number of outputs whose copies have been made.
     copied: usize,
 }
 
@@ -32,7 +32,7 @@ impl TakenOver {
         TakenOver { taken, copied: 0 }
     }
 
-    /// Before a step runs, all before which have.
+    /// To be called before a step runs, when all steps before it have run.
     pub fn before(&mut self, step: usize) {
         while let Some((first, _, memory)) = self.taken.get(self.copied)
             && *first <= step
@@ -42,7 +42,7 @@ impl TakenOver {
         }
     }
 
-    /// Outputs and their memory, to which nothing is ahead any more.
+    /// Outputs and their memory, without pending copies.
     pub fn into_memory(self) -> impl Iterator<Item = (usize, Result<Box<dyn Bytes>>)> {
         self.taken.into_iter().map(|(_, output, memory)| (output, memory.into_bytes()))
     }

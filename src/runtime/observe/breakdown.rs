@@ -1,19 +1,19 @@
 //! Where the time goes: every moment since the last reset is counted once.
 //!
-//! What the launch thread does goes first: it looks a key up, compiles, prepares a launch, or runs a program. While it
-//! waits for work, the time belongs to whoever is to give it some: to recording while a trace is open, else to nobody.
-//! Of recording, the part inside the library is measured at one operation in [`SAMPLE`], the rest is the program's own.
+//! The work of the launch thread takes precedence: it looks a key up, compiles, prepares a launch, or runs a program. While it
+//! waits for work, the time belongs to recording while a trace is open, else to nothing. Of recording, the part inside the
+//! library is measured at one operation in [`SAMPLE`], the rest is the program's own.
 
 use super::clock::now;
 use super::stats::Snapshot;
 use parking_lot::Mutex;
 
-/// A prime, so that no loop of the program meets it.
+/// A prime, so that it does not align with a loop of the program.
 pub const SAMPLE: u64 = 61;
-/// Nanoseconds that recording never takes: the thread was stopped meanwhile, which the other operations were not.
+/// Nanoseconds that recording never takes: the thread was stopped meanwhile, unlike during the other operations.
 const STOPPED: u64 = 50_000;
 
-/// What the launch thread does.
+/// Work of the launch thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Wait,
@@ -39,14 +39,14 @@ impl Phase {
 pub struct Breakdown(Mutex<Inner>);
 
 struct Inner {
-    /// When the counting began, and up to when it has counted.
+    /// Start of the counting, and the time up to which it has counted.
     start: u64,
     since: u64,
     phase: Phase,
-    /// When the trace that is open was begun.
+    /// When the open trace was begun.
     recording: Option<u64>,
     by_phase: [u64; 5],
-    /// Of the time in `Wait`, that with an open trace.
+    /// Time in `Wait` with an open trace.
     recorded_in_wait: u64,
     /// All time with an open trace.
     recorded: u64,
@@ -87,27 +87,27 @@ impl Inner {
 }
 
 impl Breakdown {
-    /// The launch thread turns to something else. Returns what it did before, and when it turned.
+    /// Begins a phase of the launch thread. Returns the phase before, and the time.
     pub fn enter(&self, phase: Phase) -> (Phase, u64) {
         let mut inner = self.0.lock();
         let now = inner.advance();
         (std::mem::replace(&mut inner.phase, phase), now)
     }
 
-    /// The first operation of a trace was recorded.
+    /// Notes that the first operation of a trace was recorded.
     pub fn begin_trace(&self) {
         let mut inner = self.0.lock();
         inner.recording = Some(inner.advance());
     }
 
-    /// The trace was cut. Returns when it was begun, and the time now.
+    /// Notes that the trace was cut. Returns when it was begun, and the time now.
     pub fn end_trace(&self) -> (u64, u64) {
         let mut inner = self.0.lock();
         let now = inner.advance();
         (inner.recording.take().unwrap_or(now), now)
     }
 
-    /// Recording one operation, one out of [`SAMPLE`], took so long.
+    /// Notes the time of recording one operation, one out of [`SAMPLE`].
     pub fn sample(&self, nanoseconds: u64) {
         let stands_for = if nanoseconds < STOPPED { SAMPLE } else { 1 };
         self.0.lock().sampled += nanoseconds * stands_for;
@@ -118,7 +118,7 @@ impl Breakdown {
         let mut inner = self.0.lock();
         let wall = inner.advance() - inner.start;
         let inside = inner.sampled.min(inner.recorded);
-        // As large a part of the recording that was waited for as of all recording.
+        // The library's part of the recording during waits is taken to be its part of all recording.
         let share = inner.recorded_in_wait as u128 * inside as u128;
         let record = share.checked_div(inner.recorded as u128).unwrap_or(0) as u64;
         let phase = |phase: Phase| inner.by_phase[phase as usize];
@@ -132,7 +132,7 @@ impl Breakdown {
         all.wall_idle_ns = phase(Phase::Wait) - inner.recorded_in_wait;
     }
 
-    /// Starts counting again; what goes on goes on.
+    /// Restarts the counting; the phase and an open trace continue.
     pub fn reset(&self) {
         let mut inner = self.0.lock();
         let (phase, recording) = (inner.phase, inner.recording);

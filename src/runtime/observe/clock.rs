@@ -10,7 +10,7 @@ pub fn now() -> u64 {
     START.elapsed().as_nanos() as u64
 }
 
-/// Of a moment that another clock told.
+/// The same for a moment that was read from the clock elsewhere.
 pub fn since_start(moment: Instant) -> u64 {
     moment.saturating_duration_since(*START).as_nanos() as u64
 }

@@ -1,4 +1,4 @@
-//! What there is to compute on.
+//! The devices that contexts can compute on.
 
 use super::json::{Object, list};
 use crate::backend::cpu;
@@ -6,7 +6,7 @@ use crate::backend::cuda::driver;
 use crate::error::Result;
 use crate::runtime::options::{Asked, Options};
 
-/// Where contexts can compute: a JSON list. Errors: as [`Options::resolve`] for the libraries' paths.
+/// The devices, as a JSON list. Errors: as [`Options::resolve`] for the libraries' paths.
 pub fn devices(library_path: &str) -> Result<String> {
     let asked = Asked { library_path, ..Asked::default() };
     let options = Options::resolve(asked)?;

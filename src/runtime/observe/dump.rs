@@ -1,4 +1,4 @@
-//! Programs as files, for people who want to read them.
+//! Programs as files, for people to read.
 
 use crate::error::Result;
 use crate::invalid;
@@ -21,7 +21,7 @@ impl Dump {
         }
     }
 
-    /// Writes `PROCESS-NUMBER.txt`: graph and plan. Error when the folder does not take it any more.
+    /// Writes `PROCESS-NUMBER.txt`: graph and plan. Error when that is not possible.
     pub fn write(&self, program: &dyn Display) -> Result<()> {
         let number = self.count.fetch_add(1, Relaxed) + 1;
         let path = self.folder.join(format!("{}-{number:04}.txt", std::process::id()));

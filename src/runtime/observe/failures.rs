@@ -1,8 +1,8 @@
-//! Failures that were not reported yet, and whom they concern.
+//! Failures that were not reported yet, and the tensors that they concern.
 //!
-//! The error of a step is reported once: by a read of a tensor that it concerns, which is one that the step should have
-//! written or that was computed from such a one, or by the next synchronisation. So an error never comes up where its
-//! tensor is not read, and a value that is there only because its update failed is never read without a word.
+//! The error of a step is reported once: by a read of a tensor that it concerns, which is one that the step should have written
+//! or that was computed from such a one, or by the next synchronisation. So an error never surfaces where its tensor is not
+//! read, and a value that is there only because its update failed is never read silently.
 
 use crate::buffer::Storage;
 use crate::error::{Code, Error, Result, panic_text};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-/// Failures that are kept apart; who tells nobody has many, and the first ones count.
+/// Number of failures that are kept apart; a program that neither reads nor syncs has many, and the first ones matter.
 const KEPT: usize = 16;
 
 #[derive(Default)]
@@ -21,11 +21,11 @@ struct Failure {
     concerns: Concerns,
 }
 
-/// Whose read reports a failure. A synchronisation reports every one.
+/// The tensors whose read reports a failure. A synchronisation reports every one.
 pub enum Concerns {
-    /// These tensors': none for a step whose results are gone.
+    /// These tensors; none for a step whose results are gone.
     Tensors(Vec<Weak<Storage>>),
-    /// Every tensor's: the operator has no results by which anybody could find out.
+    /// Every tensor: the operator has no results whose read could report it.
     Everybody,
 }
 
@@ -72,8 +72,8 @@ impl Failures {
         failures[same.unwrap_or(KEPT - 1)].concerns.add(concerns);
     }
 
-    /// A program reads `inputs` and writes `outputs`: failures that concern an input concern those outputs, too, that
-    /// `reached` says are computed from it.
+    /// Notes that a program reads `inputs` and writes `outputs`: failures that concern an input then also concern the outputs
+    /// that are computed from it, which `reached` gives.
     pub fn spread(
         &self,
         inputs: &[Arc<Storage>],
@@ -94,7 +94,8 @@ impl Failures {
         }
     }
 
-    /// `outcome` of a look at what a storage holds, or its error with those that concern the storage. They are forgotten then.
+    /// The `outcome` of a look at a storage, or an error if there are failures that concern the storage. These are then
+    /// forgotten.
     pub fn of<T>(&self, storage: &Arc<Storage>, outcome: Result<T>) -> Result<T> {
         let mut failures = self.0.lock();
         let concerning = failures.extract_if(.., |known| known.concerns.has(storage));
@@ -105,21 +106,21 @@ impl Failures {
         }
     }
 
-    /// As [`Failures::of`], for somebody who does not count: nothing is forgotten.
+    /// The failures that [`Failures::of`] would report, without forgetting them.
     pub fn peek(&self, storage: &Arc<Storage>) -> Result<()> {
         let failures = self.0.lock();
         let concerning = failures.iter().filter(|known| known.concerns.has(storage));
         combined(concerning.map(|known| known.error.clone())).map_or(Ok(()), Err)
     }
 
-    /// All of them, as one error. They are forgotten then.
+    /// All failures, as one error. They are then forgotten.
     pub fn all(&self) -> Result<()> {
         let failures = std::mem::take(&mut *self.0.lock());
         combined(failures.into_iter().map(|known| known.error)).map_or(Ok(()), Err)
     }
 }
 
-/// One error for several: that of the first, which is the cause as far as anybody knows, with a message that has them all.
+/// One error for several: that of the first, which is the cause as far as is known, with a message that contains them all.
 fn combined(errors: impl Iterator<Item = Error>) -> Option<Error> {
     let mut distinct: Vec<Error> = Vec::new();
     for error in errors {
@@ -144,7 +145,7 @@ fn combined(errors: impl Iterator<Item = Error>) -> Option<Error> {
 
 /// The error of a panic while a program was compiled or run.
 pub fn panicked(panic: &(dyn Any + Send)) -> Error {
-    // What had no other way out.
+    // An error that had no other way out.
     if let Some(error) = panic.downcast_ref::<Error>() {
         return error.clone();
     }

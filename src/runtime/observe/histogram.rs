@@ -25,7 +25,7 @@ impl Histogram {
         inner.total += 1;
     }
 
-    /// The least bucket's upper end that `percent` of the values do not exceed; 0 without values.
+    /// The upper end of the lowest bucket such that `percent` of the values do not exceed it; 0 without values.
     pub fn percentile(&self, percent: u64) -> u64 {
         let inner = self.0.lock();
         let wanted = (inner.total * percent).div_ceil(100).max(1);

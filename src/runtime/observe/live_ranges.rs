@@ -1,10 +1,10 @@
-//! What lies in a plan's arena, and in its block of results before these are written, and while which steps.
+//! Live ranges of the values in a plan's arena, and in its block of results before these are written.
 
 use crate::op::Ty;
 use crate::plan::{MemRef, Plan};
 use std::collections::BTreeMap;
 
-/// Something in memory while steps `first..=last` run. In the arena it is of the step `first`.
+/// A value in memory while steps `first..=last` run. Step `first` makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveRange {
     pub first: usize,
@@ -14,7 +14,7 @@ pub struct LiveRange {
     pub ty: Option<Ty>,
 }
 
-/// Bytes that are wanted for what lies between while each step runs.
+/// Bytes of live intermediates while each step runs.
 pub fn wanted(plan: &Plan, live_ranges: &[LiveRange]) -> Vec<u64> {
     let mut change = vec![0i64; plan.steps.len() + 1];
     for range in live_ranges {
@@ -29,7 +29,7 @@ pub fn wanted(plan: &Plan, live_ranges: &[LiveRange]) -> Vec<u64> {
     wanted.collect()
 }
 
-/// The step for which most lies there, and all of that.
+/// The step with the most live bytes, and the ranges that are live there.
 pub fn fullest(plan: &Plan) -> Option<(usize, Vec<LiveRange>)> {
     let live_ranges = live_ranges(plan);
     let wanted = wanted(plan, &live_ranges).into_iter().enumerate();
@@ -38,7 +38,7 @@ pub fn fullest(plan: &Plan) -> Option<(usize, Vec<LiveRange>)> {
     (most > 0).then(|| (step, live_ranges.into_iter().filter(there).collect()))
 }
 
-/// Whether it is in the block of results, and the byte there or in the arena.
+/// Whether the memory is in the block of results, and its offset there or in the arena.
 fn place(mem: MemRef) -> Option<(bool, u64)> {
     match mem {
         MemRef::Arena(start) => Some((false, start)),
@@ -47,7 +47,7 @@ fn place(mem: MemRef) -> Option<(bool, u64)> {
     }
 }
 
-/// All that lies in the arena, or in the block of results before these are written, at any time.
+/// All live ranges in the arena, or in the block of results before these are written.
 pub fn live_ranges(plan: &Plan) -> Vec<LiveRange> {
     let mut gone = Vec::new();
     let mut live: BTreeMap<(bool, u64), LiveRange> = BTreeMap::new();
@@ -74,7 +74,7 @@ pub fn live_ranges(plan: &Plan) -> Vec<LiveRange> {
             };
             let below = live.range((block, 0)..(block, first + nbytes));
             let over: Vec<(bool, u64)> = below.filter_map(overlaps).collect();
-            // What is overwritten by its reader is the reader's.
+            // A value that its reader overwrites ends before the reader.
             let leave = |range: LiveRange| LiveRange { last: range.last.min(index - 1), ..range };
             gone.extend(over.into_iter().filter_map(|at| live.remove(&at).map(leave)));
             live.insert(start, LiveRange { first: index, last: index, nbytes, ty: Some(ty) });

@@ -1,4 +1,4 @@
-//! What memory the largest program takes while it runs, and what it is made of.
+//! The memory of the largest program while it runs, and the tensors in it.
 
 use super::json::{Object, list};
 use super::live_ranges::{LiveRange, live_ranges, wanted};
@@ -12,9 +12,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Tensors of each kind that are named.
+/// Number of tensors of each kind that are named.
 const NAMED: usize = 16;
-/// Points of the curve; one is for several steps where there are more.
+/// Number of points of the curve; if there are more steps, a point stands for several.
 const POINTS: usize = 256;
 
 type PlanAndOperators = (Arc<Plan>, Arc<[Operator]>);
@@ -27,7 +27,7 @@ pub struct Fullest {
 }
 
 impl Fullest {
-    /// A program ran whose plan takes so many bytes. Costs a load and a comparison but for the first run of a larger one.
+    /// Notes a run of a program whose plan takes `bytes`. Costs one atomic operation except for the first run of a larger one.
     pub fn ran(&self, bytes: u64, plan: &Arc<Plan>, operators: &Arc<[Operator]>) {
         if self.bytes.fetch_max(bytes, Relaxed) < bytes {
             *self.program.lock() = Some((plan.clone(), operators.clone()));
@@ -40,14 +40,14 @@ impl Fullest {
         *program = None;
     }
 
-    /// What `torchacc_memory_report` gives.
+    /// The JSON of `torchacc_memory_report`.
     pub fn json(&self) -> String {
         let found = self.program.lock().clone();
         found.map_or_else(|| "{}".into(), |(plan, operators)| json(&plan, &operators))
     }
 }
 
-/// What a plan takes, its inputs included.
+/// Bytes that a plan takes, its inputs included.
 pub fn bytes(plan: &Plan) -> u64 {
     plan.memory() + input_bytes(plan)
 }
@@ -63,7 +63,7 @@ fn json(plan: &Plan, operators: &[Operator]) -> String {
         let step = &plan.steps[step];
         object.text("operator", &name_of(operators, step.record)).raw("site", step.site)
     };
-    // The most of each group of steps.
+    // The fullest step of each group.
     let group = wanted.len().div_ceil(POINTS).max(1);
     let fullest = |steps: Range<usize>| steps.max_by_key(|&step| (wanted[step], Reverse(step)));
     let points = (0..wanted.len()).step_by(group);

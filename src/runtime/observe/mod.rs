@@ -1,4 +1,4 @@
-//! What a context says of its work: counters, times, reasons, failures, reports.
+//! Observation of a context's work: counters, times, reasons, failures, reports.
 //!
 //! **Invariant:** records and reports: plans and operators come as data, and nothing here compiles or runs them. The user's
 //! program is called by the listener of the watchdog alone, and the clock is read in [`clock`] alone.

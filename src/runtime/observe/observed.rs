@@ -1,4 +1,4 @@
-//! All that a context counts, times and remembers of its work, and the moments at which it does.
+//! All counts, times and records of a context's work, and the events that add to them.
 
 use super::breakdown::{Breakdown, Phase};
 use super::clock::now;
@@ -22,7 +22,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Warnings that wait at most; more are dropped.
+/// Number of warnings that may wait; more are dropped.
 const WARNINGS: usize = 16;
 
 pub struct Observed {
@@ -85,13 +85,13 @@ impl Observed {
         }
     }
 
-    /// Remembers a failure for who is to be notified.
+    /// Counts a failure, and remembers it for later reports.
     pub fn fail(&self, error: &Error, concerns: Concerns) {
         self.stats.failures.add(1);
         self.failures.add(error, concerns);
     }
 
-    /// Writes a program where they are wanted. That this failed is a warning.
+    /// Writes a program to the folder for that, if there is one. A failure is a warning.
     pub fn dump(&self, program: &dyn Display) {
         if let Some(dump) = &self.dump
             && let Err(error) = dump.write(program)
@@ -100,14 +100,14 @@ impl Observed {
         }
     }
 
-    /// Does a stage of a compile.
+    /// Runs a stage of a compile.
     pub fn stage<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> T {
         self.progress.is_at(name);
         self.profile.stage(name, work)
     }
 
-    /// Counts a compile for a trace, begun at `start`, and finds out why it had to be; not for the program of a `bucket`:
-    /// these were asked for.
+    /// Counts a compile for a trace, begun at `start`, and finds its reason; except for the program of a `bucket`, which was
+    /// asked for.
     pub fn compiled(
         &self,
         closed: &Closed,

@@ -1,5 +1,5 @@
-//! The OOM report: what a program says when there is no memory for it, how much it wants, when it wants most, what takes it and
-//! which lines made that.
+//! The OOM report: the message of a program that lacks memory says how much it wants, where its peak is, which values take the
+//! memory and which lines made them.
 
 use super::live_ranges::fullest;
 use crate::backend::memory::Stats;
@@ -10,10 +10,10 @@ use crate::record::Operator;
 use crate::trace::name_of;
 use std::fmt::Write;
 
-/// Tensors that are named.
+/// Number of tensors that are named.
 const NAMED: usize = 5;
 
-/// What was refused, in the words of who refused it, and what the program wants; `memory`: what there is in all.
+/// The error of a refused allocation, with the memory that the program wants; `memory`: statistics of all memory.
 pub fn report(memory: Stats, plan: &Plan, operators: &[Operator], refused: &Error) -> Error {
     let mut text = format!("{}\n", refused.message);
     let _ = writeln!(
@@ -32,7 +32,8 @@ pub fn report(memory: Stats, plan: &Plan, operators: &[Operator], refused: &Erro
     Error { message: text, ..refused.clone() }
 }
 
-/// That a plan takes more than the limit, the least that was found: when it wants most, and what takes it.
+/// The error of a plan that takes more than the limit, though it is the smallest that was found: where its peak is, and which
+/// values take the memory.
 pub fn over_limit(plan: &Plan, operators: &[Operator], limit: u64) -> Error {
     let mut text = format!(
         "This program takes at least {} besides its inputs, as far as was found, and the memory limit is {}: {} for results \
@@ -50,7 +51,7 @@ pub fn over_limit(plan: &Plan, operators: &[Operator], limit: u64) -> Error {
     Error::new(Code::OutOfMemory, text)
 }
 
-/// The step that wants most, and the largest of what lies there while it runs; the largest results.
+/// Appends the step at the peak with the largest values live there, and the largest results.
 fn largest(text: &mut String, plan: &Plan, operators: &[Operator]) {
     let given = |k: usize| plan.donors[k].is_none();
     let fresh: Vec<(&Ty, usize)> =
@@ -65,7 +66,7 @@ fn largest(text: &mut String, plan: &Plan, operators: &[Operator]) {
         let by = step.map_or_else(|| "a value that is passed on".into(), made_by);
         let _ = writeln!(text, "  {:>10}  {what}: {by}", size(nbytes));
     };
-    // What is next to nothing is not worth a line.
+    // Parts of at most one percent are not worth a line.
     let between = plan.arena_bytes + plan.results_bytes;
     let counts = |part: u64| part > (results + between) / 100;
     if let Some((step, live_ranges)) = fullest(plan).filter(|_| counts(between)) {
@@ -90,7 +91,7 @@ fn largest(text: &mut String, plan: &Plan, operators: &[Operator]) {
     }
 }
 
-/// A call site in the program, for whoever knows what the numbers mean.
+/// A call site in the program, marked for bindings that can name its line.
 fn marked(site: Site) -> String {
     match site {
         0 => "in an unknown line".into(),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Earlier events are counted, not kept: a program's first steps are like no others.
+/// Number of events kept; earlier ones are only counted: a program's first steps are like no others.
 const EVENTS: usize = 1 << 18;
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct Inner {
     /// When it was started.
     start: u64,
     events: VecDeque<Event>,
-    /// ... and how many had to go.
+    /// Number of events that were dropped for later ones.
     lost: u64,
     /// Names of threads.
     names: Vec<Event>,
@@ -33,7 +33,7 @@ struct Inner {
     lanes: Vec<(String, u64)>,
 }
 
-/// What is kept of something that happened.
+/// An event as it is kept.
 struct Event {
     name: String,
     category: &'static str,
@@ -56,7 +56,7 @@ enum Kind {
     Thread,
 }
 
-/// Something that took time, from the timeline's start on.
+/// A span, in time since the timeline's start.
 pub struct Timed<'a> {
     pub name: &'a str,
     pub category: &'static str,
@@ -67,7 +67,7 @@ pub struct Timed<'a> {
     pub details: &'a str,
 }
 
-/// Something that took time.
+/// An interval of work.
 pub struct Span<'a> {
     pub name: &'a str,
     /// trace, phase, compile, kernel or CPU fallback.
@@ -76,7 +76,7 @@ pub struct Span<'a> {
     pub end: u64,
     /// 0 for none.
     pub site: Site,
-    /// More to say, as JSON.
+    /// Further details, as JSON.
     pub details: Object,
 }
 
@@ -91,7 +91,7 @@ impl Profile {
         self.active.store(true, Relaxed);
     }
 
-    /// Ends it. An object with `traceEvents`, and `otherData` with the number of `lost_events`.
+    /// Ends the timeline. Returns an object with `traceEvents`, and `otherData` with the number of `lost_events`.
     pub fn stop(&self) -> String {
         let Inner { events, lost, names, .. } = self.take();
         Object::default()
@@ -101,7 +101,7 @@ impl Profile {
             .end()
     }
 
-    /// Ends it. Gives what took time to `visit`, and returns how many events were lost.
+    /// Ends the timeline. Passes its spans to `visit`, and returns the number of events that were lost.
     pub fn stop_with(&self, mut visit: impl FnMut(Timed)) -> u64 {
         let Inner { events, lost, .. } = self.take();
         for event in &events {
@@ -146,7 +146,7 @@ impl Profile {
         inner.add((span.name, thread), span.category, begin, kind, span.details.end());
     }
 
-    /// Notes a stage of a compile, which `work` is.
+    /// Runs `work`, and notes it as a stage of a compile.
     pub fn stage<T>(&self, name: &str, work: impl FnOnce() -> T) -> T {
         if !self.is_active() {
             return work();
@@ -202,7 +202,7 @@ impl Inner {
         number
     }
 
-    /// Likewise of a communicator's lane.
+    /// Likewise for a communicator's lane.
     fn lane(&mut self, communicator: &str) -> u64 {
         if let Some((_, number)) = self.lanes.iter().find(|(name, _)| name == communicator) {
             return *number;

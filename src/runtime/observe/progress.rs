@@ -1,12 +1,11 @@
-//! What is being compiled, for who asks how long it still takes.
+//! The compile that is running, with an estimate of its duration.
 
 use super::clock::now;
 use super::json::Object;
 use crate::error::Site;
 use parking_lot::Mutex;
 
-/// How often the time of lowering fits into that of a compile: of training steps of 12 and 48 layers on the CPU, 6.0 and 5.4
-/// times.
+/// Ratio of the time of a compile to that of lowering: 6.0 and 5.4 for training steps of 12 and 48 layers on the CPU.
 const OF_LOWERING: u64 = 6;
 
 /// The stage that a compile begins with.
@@ -19,7 +18,7 @@ pub struct Progress(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     compiling: Option<Compiling>,
-    /// Operations and nanoseconds of the last that was large: a small one takes longer by operation.
+    /// Operations and nanoseconds of the last large compile: a small one takes longer per operation.
     large: Option<(u64, u64)>,
 }
 
@@ -34,7 +33,7 @@ struct Compiling {
     expected_ns: u64,
 }
 
-/// For as long as a program is compiled.
+/// Guard for as long as a program is compiled.
 pub struct UnderWay<'a>(&'a Progress);
 
 impl Progress {
@@ -43,7 +42,7 @@ impl Progress {
         let (began_ns, operations) = (now(), operations as u64);
         let alike = inner.large.filter(|&(large, _)| large >= operations / 4);
         let expected_ns = alike.map_or(0, |(large, took_ns)| took_ns * operations / large.max(1));
-        // What comes first, until it is said.
+        // The first stage, until one is reported.
         let (stage, stage_began_ns) = (GRAPH, began_ns);
         let new = Compiling { operations, site, began_ns, stage, stage_began_ns, expected_ns };
         inner.compiling = Some(new);
@@ -60,7 +59,7 @@ impl Progress {
         }
     }
 
-    /// `kernels`: how many of how many the backend has compiled.
+    /// `kernels`: numbers of kernels that the backend has compiled, and of all.
     pub fn json(&self, kernels: (u64, u64)) -> String {
         let Some(it) = self.0.lock().compiling.clone() else { return "{}".into() };
         let now = now();

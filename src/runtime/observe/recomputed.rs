@@ -1,4 +1,4 @@
-//! What a limit on memory costs: which steps of a program run again.
+//! The cost of a memory limit: the steps of a program that run again.
 
 use crate::error::Site;
 use crate::plan::{Cost, Operand, Plan};
@@ -6,31 +6,31 @@ use crate::record::Operator;
 use crate::trace::name_of;
 use std::collections::HashSet;
 
-/// Operators that are named as running again.
+/// Number of operators that are named.
 const NAMED: usize = 8;
 
-/// What runs again in a program to stay within the limit, and what that takes.
+/// The steps of a program that run again to stay within the limit, and their cost.
 #[derive(Clone, Debug)]
 pub struct Recomputed {
     pub limit: u64,
-    /// Bytes that the program would take without a limit, and those that it takes.
+    /// Bytes that the program takes without the limit, and with it.
     pub before: u64,
     pub memory: u64,
-    /// Estimated time, of which the program takes 1 without a limit.
+    /// Estimated time relative to the program without a limit (1.0 = no slowdown).
     pub time: f64,
     /// Steps that run again.
     pub steps: u64,
-    /// The operators whose steps make most bytes again.
+    /// The operators whose repeated steps write the most bytes.
     pub largest: Vec<Again>,
 }
 
-/// An operator of which steps run again.
+/// An operator whose steps run again.
 #[derive(Clone, Debug)]
 pub struct Again {
     pub operator: String,
     pub site: Site,
     pub count: u64,
-    /// That they make again.
+    /// Bytes that these write.
     pub bytes: u64,
 }
 

@@ -1,12 +1,12 @@
-//! What is counted and measured: one table, of which the counters, `torchacc_metrics`, `torchacc_cache_stats` and
-//! `docs/metrics.md` are made.
+//! Counters and measurements: one table, of which the counters, `torchacc_metrics`, `torchacc_cache_stats` and `docs/metrics.md`
+//! are made.
 
 use super::clock::now;
 use super::json::{Object, list};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts what happens, from the last reset on.
+/// Counts events since the last reset.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
@@ -32,7 +32,7 @@ impl Counter {
     }
 }
 
-/// Known elsewhere, and looked up for a [`Snapshot`].
+/// A value that is known elsewhere, and looked up for a [`Snapshot`].
 #[derive(Default)]
 pub struct Gauge;
 
@@ -44,11 +44,11 @@ impl Gauge {
     fn reset(&self) {}
 }
 
-/// Likewise, but only for `torchacc_cache_stats`: it takes a look at the files of a folder.
+/// Likewise, but only for `torchacc_cache_stats`: it requires a look at the files of a folder.
 pub type FolderGauge = Gauge;
 
-/// The table, for a macro that makes something of it: names, those in `torchacc_cache_stats` (whose order this is), what
-/// holds them, units, and what they are.
+/// The table, for a macro that generates code from it: names, names in `torchacc_cache_stats` (in its order), holders, units,
+/// and descriptions.
 macro_rules! metrics {
     ($make:ident) => {
         $make! {
@@ -132,7 +132,7 @@ pub(crate) use metrics;
 
 macro_rules! stats {
     ($($name:ident $(as $c:ident)?: $kind:ident, $unit:literal, $doc:literal;)*) => {
-        /// What counts while a context is used.
+        /// The counters of a context.
         #[derive(Default)]
         pub struct Stats {
             $(#[doc = $doc] pub $name: $kind,)*
@@ -166,7 +166,7 @@ macro_rules! stats {
             }
         }
 
-        /// Name, unit (`bytes`, `ns` or nothing) and meaning of what [`Snapshot::json`] has.
+        /// Name, unit (`bytes`, `ns` or nothing) and meaning of the numbers in [`Snapshot::json`].
         fn described() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
             let all = [$((stringify!($name), $unit, $doc, reported(stringify!($kind)))),*];
             all.into_iter().filter(|one| one.3).map(|one| (one.0, one.1, one.2))
@@ -179,7 +179,7 @@ fn reported(kind: &str) -> bool {
     kind != "FolderGauge"
 }
 
-/// A JSON list of objects: what [`Snapshot::json`] has.
+/// A JSON list of objects that describe the numbers in [`Snapshot::json`].
 pub fn docs() -> &'static str {
     static DOCS: OnceLock<String> = OnceLock::new();
     DOCS.get_or_init(|| {

@@ -1,9 +1,9 @@
-//! What is left of a program that has handed some results over already. Whoever reads counters waits for its end: what they say of a
-//! program whose result somebody has does not depend on who was faster.
+//! The rest of a program that has handed some results over already. Reading counters waits for its end, so that the counts for a
+//! program whose result has been read do not depend on timing.
 
 use parking_lot::{Condvar, Mutex};
 
-/// Of the program that runs, if that has begun; no step of it is the program's own code, which may read counters itself.
+/// The rest of the running program, if that has begun; no step of it is the user's own code, which may read counters itself.
 #[derive(Default)]
 pub struct Tail {
     is_running: Mutex<bool>,

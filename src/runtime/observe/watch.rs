@@ -1,4 +1,4 @@
-//! Watches the steps of a run whose times somebody wants.
+//! Watches the steps of a run when their times are needed.
 
 use super::clock::{now, since_start};
 use super::explain::{Collective, Hiding, Spent, State};
@@ -23,7 +23,7 @@ pub struct Steps<'a> {
     started: AtomicU64,
 }
 
-/// What runs.
+/// The program that runs.
 pub struct Run<'a> {
     pub plan: &'a Plan,
     /// Whether a step of it calls a CPU fallback.
@@ -32,7 +32,7 @@ pub struct Run<'a> {
     pub scalars: &'a [u64],
 }
 
-/// `None` when nobody needs to know: then a step costs nothing.
+/// `None` when no times are needed: then a step costs nothing.
 pub fn steps<'a>(
     observed: &'a Observed,
     backend: &'a dyn Backend,
@@ -116,7 +116,7 @@ impl Watch for Steps<'_> {
         let took_ns = if ended.was_merged { 0 } else { times.1 - times.0 };
         self.observed.stats.collective_ns.add(took_ns);
         if let Some(kind) = self.run.plan.steps[index].kernel.collective() {
-            // The wait for those before it is theirs.
+            // The wait for earlier collectives is theirs.
             let exposed_ns = exposed_ns.min(times.1 - times.0);
             let hiding = Hiding { exposed_ns, ..self.hiding(index) };
             self.collective_ended((index, kind), times, hiding, ended.result.is_err());
@@ -155,7 +155,7 @@ impl Steps<'_> {
         self.span(index, "collective", (begin, end), lane.as_deref());
     }
 
-    /// Puts a step into the timeline; `lane`: that of this communicator, not this thread.
+    /// Puts a step into the timeline; `lane`: on the lane of this communicator, not on this thread.
     fn span(
         &self,
         index: usize,
@@ -191,17 +191,17 @@ impl Steps<'_> {
     }
 }
 
-/// What a collective takes from this rank.
+/// The tensor that a collective takes from this rank.
 fn given(step: &Step, kind: Kind) -> Option<&Operand> {
     step.reads.get(collective::operands(kind).given?)
 }
 
-/// Of the elements of an operand's view, each counted once for every time it is there.
+/// Bytes of an operand's view, in which an element counts as often as it occurs.
 fn bytes(operand: &Operand) -> u64 {
     (operand.layout.numel() * operand.dtype.size() as i64) as u64
 }
 
-/// `f32[2,3]`: what it shows.
+/// The type that an operand shows: `f32[2,3]`.
 fn type_of(operand: &Operand) -> String {
     Ty::new(operand.dtype, &operand.layout.sizes).to_string()
 }

@@ -1,7 +1,7 @@
-//! `TORCHACC_WATCHDOG=60`: when nothing of a program that is compiled or run has ended for 60 seconds, says what that is (the
-//! step, its operator, the line that recorded it) and where all threads are, once for each time that it gets stuck, and
-//! goes on: what is slow is not wrong, and who waits gets its value or error as always. `TORCHACC_WATCHDOG=60,abort` ends the
-//! process after that (SIGABRT), for what is better started again than left hanging: a rank of several, a test.
+//! `TORCHACC_WATCHDOG=60`: when nothing of a program that is compiled or run has ended for 60 seconds, reports the stuck work
+//! (the step, its operator, the line that recorded it) and where all threads are, once for each time that it gets stuck, and
+//! goes on: slow work is not wrong, and waiting threads get their value or error as always. `TORCHACC_WATCHDOG=60,abort` ends
+//! the process after that (SIGABRT), for processes that are better started again than left hanging: a rank of several, a test.
 //!
 //! Off, which is the default, it costs nothing. On, every step on the host is timed; a program on a GPU counts as one step.
 
@@ -20,7 +20,7 @@ use std::sync::{Arc, Once, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// Gets a report, and the call site of what is stuck.
+/// Receives a report, and the call site of the stuck work.
 pub type Listener = Arc<dyn Fn(&str, Site) + Send + Sync>;
 
 pub struct Watchdog {
@@ -29,18 +29,18 @@ pub struct Watchdog {
     progress: AtomicU64,
     work: Mutex<Option<Work>>,
     started: Once,
-    /// Who gets its reports, besides the error stream.
+    /// Receives the reports, besides the error stream.
     listener: OnceLock<Listener>,
 }
 
-/// What the launch thread is at.
+/// Work of the launch thread.
 #[derive(Clone)]
 enum Work {
     Compile,
     Run { plan: Arc<Plan>, operators: Arc<[Operator]>, step: Option<usize> },
 }
 
-/// For as long as the launch thread is at a program.
+/// Guard for as long as the launch thread works on a program.
 pub struct AtWork<'a>(&'a Watchdog);
 
 impl Drop for AtWork<'_> {
@@ -60,12 +60,12 @@ impl Watchdog {
         }
     }
 
-    /// Whom its reports go to.
+    /// Sets the receiver of reports.
     pub fn reports_to(&self, listener: Listener) {
         self.listener.set(listener).ok();
     }
 
-    /// The launch thread looks for a program, or compiles it. From the first one on there is a thread that watches.
+    /// Notes that the launch thread looks for a program, or compiles it. The first call starts the thread that watches.
     pub fn compiles(self: &Arc<Self>) -> AtWork<'_> {
         self.started.call_once(|| {
             let watched = Arc::downgrade(self);
@@ -104,7 +104,7 @@ impl Watchdog {
         let message = format!("nothing has ended for {seconds} s: {what}");
         write(&format!("torchacc: {message}\n{}", threads()));
         if let Some(listener) = self.listener.get().cloned() {
-            // The line of a site may want the interpreter's lock, which who is stuck may hold.
+            // Finding the line of a site may want the interpreter's lock, which the stuck thread may hold.
             let (done, is_done) = channel();
             thread::spawn(move || {
                 listener(&message, site);
@@ -154,12 +154,12 @@ fn described(work: &Work) -> (String, Site) {
     }
 }
 
-/// To the error stream: who asked for a watchdog reads it there, whatever else is stuck.
+/// Writes to the error stream: the user who asked for a watchdog reads it there, whatever else is stuck.
 fn write(text: &str) {
     std::io::stderr().write_all(text.as_bytes()).ok();
 }
 
-/// Name, state and, where the system says it, what in the kernel each thread waits for.
+/// Name and state of each thread and, where the system gives it, the place in the kernel where it waits.
 fn threads() -> String {
     let mut text = String::new();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return text };
@@ -176,7 +176,7 @@ fn threads() -> String {
     text
 }
 
-/// The stacks of all threads, from the debugger that there is, on the error stream.
+/// Writes the stacks of all threads to the error stream, by the debugger that is installed.
 fn stacks() {
     let process = std::process::id().to_string();
     let debuggers: [&[&str]; 2] = [

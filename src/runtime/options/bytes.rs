@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::invalid;
 
-/// A number of bytes, as `512M`. Errors: it is none.
+/// Parses a number of bytes, such as `512M`. Error: it is none.
 pub fn parse(name: &str, text: &str) -> Result<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {

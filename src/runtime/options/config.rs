@@ -14,27 +14,28 @@ use crate::invalid;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// More are a mistake.
+/// More threads are a mistake.
 const MOST_THREADS: usize = 4096;
-/// Recompiles at one line that pass without a word.
+/// Recompiles at one line that are allowed silently.
 const RECOMPILE_LIMIT: usize = 8;
-/// A program of so many nodes may start with a plan made quickly.
+/// Nodes from which a program may start with a quick plan.
 const QUICK_FROM: usize = 2000;
-/// Records after which a trace is cut by itself.
+/// Records after which a trace is cut automatically.
 const TRACE_LIMIT: usize = 20_000;
 /// Bytes of programs kept on disk.
 const CACHE_LIMIT: usize = 1 << 30;
-/// Operations from which a program is kept there: less is compiled as fast as it is found.
+/// Operations from which a program is kept there: smaller ones are compiled as fast as they are found.
 const CACHE_FROM: usize = 16;
-/// Bytes that a trace may keep from being freed before it is cut by itself.
+/// Bytes that a trace may keep from being freed before it is cut automatically.
 const TRACE_BYTES: usize = 1 << 30;
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `openxla`, `auto`, `reference` or `null`: what is asked for, else
-    /// `TORCHACC_BACKEND`. `None`: `cpu`.
+    /// `cpu`, `cuda` (`cuda:N` for the GPU of that number), `openxla`, `auto`, `reference` or `null`: as asked for, else
+    /// `TORCHACC_BACKEND`. `None`: a GPU that can be used, else `cpu`.
     pub backend: Option<String>,
-    /// `LOCAL_RANK`: of the processes of a job on this machine, which are to have a GPU each; 0 without a job, also where that is -1.
+    /// `LOCAL_RANK`: number of this process among those of a job on this machine, which are to have a GPU each; 0 without a job,
+    /// also where that is -1.
     pub local_rank: usize,
     /// 0: `TORCHACC_NUM_THREADS`, else all cores.
     pub num_threads: usize,
@@ -52,17 +53,17 @@ pub struct Options {
     pub openxla: Option<PathBuf>,
     /// `TORCHACC_TF32=1`: products of f32 on a GPU may round their operands to TF32.
     pub allow_tf32: bool,
-    /// `TORCHACC_DETERMINISTIC=1`: nothing that is measured decides how results are computed.
+    /// `TORCHACC_DETERMINISTIC=1`: no measurement decides how results are computed.
     pub deterministic: bool,
-    /// Unless `TORCHACC_CUDA_GRAPHS=0`: a program that comes again is queued on a GPU as a whole.
+    /// Unless `TORCHACC_CUDA_GRAPHS=0`: a repeated program is queued on a GPU as a whole.
     pub cuda_graphs: bool,
     /// Unless `TORCHACC_CUDA_STREAMS=0`: copies to a GPU and from it overlap programs.
     pub cuda_streams: bool,
     /// Unless `TORCHACC_LANES=0`: collectives run while the program computes.
     pub lanes: bool,
-    /// `TORCHACC_QUICK_FROM`: nodes of a graph from which its program may start with a plan made quickly (2000).
+    /// `TORCHACC_QUICK_FROM`: nodes of a graph from which its program may start with a quick plan (2000).
     pub quick_from: usize,
-    /// Bytes that a program may take besides its inputs; 0: `TORCHACC_MEMORY_LIMIT`, else as many as it wants.
+    /// Bytes that a program may take besides its inputs; 0: `TORCHACC_MEMORY_LIMIT`, else no limit.
     pub memory_limit: u64,
     /// Where programs are kept for other processes, if anywhere: `TORCHACC_CACHE_DIR`, a folder or `off`; else the
     /// user's cache folder.
@@ -71,11 +72,11 @@ pub struct Options {
     pub cache_limit: usize,
     /// `TORCHACC_CACHE_FROM`: operations of a trace from which its program is kept there (16).
     pub cache_from: usize,
-    /// `TORCHACC_BUCKETS`: what sizes that vary are padded to; nothing, if none is named.
+    /// `TORCHACC_BUCKETS`: how sizes that vary are padded; not at all, if no policy is named.
     pub policy: Policy,
-    /// `TORCHACC_RECOMPILE_LIMIT`: recompiles at one line that pass without a word (8).
+    /// `TORCHACC_RECOMPILE_LIMIT`: recompiles at one line that are allowed silently (8).
     pub recompile_limit: u64,
-    /// `TORCHACC_STRICT`: what is an error rather than a warning or a count, of `recompiles,host_calls`.
+    /// `TORCHACC_STRICT`: events that are errors rather than warnings or counts, of `recompiles,host_calls`.
     pub strict: String,
     /// `TORCHACC_WATCHDOG`: how long a program may be silent.
     pub watchdog: Option<Patience>,
@@ -83,7 +84,7 @@ pub struct Options {
     pub dump: Option<PathBuf>,
 }
 
-/// What a program asks for; zero and empty leave a choice open.
+/// Options that the caller gives; zero and empty leave a choice open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
     pub backend: &'a str,
@@ -102,7 +103,7 @@ pub struct Asked<'a> {
 }
 
 impl Options {
-    /// Fills what was left open from the environment, then from the defaults.
+    /// Fills open choices from the environment, then from the defaults.
     /// Errors: an environment variable that is not a number, not a file, or no policy, where one is wanted.
     pub fn resolve(asked: Asked) -> Result<Options> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -179,7 +180,7 @@ impl Options {
     }
 }
 
-/// The part of the user's cache folder that is ours. `None` for a user without a home.
+/// Our folder within the user's cache folder. `None` for a user without a home.
 fn user_folder(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     // The XDG specification says to ignore a relative one.
     let named = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -215,7 +216,7 @@ fn cuda_folders(
     Ok(folders)
 }
 
-/// The backend, and a warning of a GPU that it does not use although nobody chose so. Errors: see [`named`].
+/// The backend, and a warning about a GPU that it does not use although no backend was named. Errors: see [`named`].
 pub fn backend(options: &Options) -> Result<(Box<dyn Backend>, Option<String>)> {
     if let Some(name) = &options.backend {
         return Ok((named(name, options)?, None));
@@ -247,7 +248,7 @@ fn named(name: &str, options: &Options) -> Result<Box<dyn Backend>> {
     match name {
         "cpu" => Ok(cpu(options)),
         "openxla" => Ok(Box::new(plain_cpu(options).with_engine(openxla(name, options)?))),
-        // What is measured would decide what is computed.
+        // Measurements would decide how results are computed.
         "auto" if options.deterministic => Ok(cpu(options)),
         "auto" => Ok(Box::new(plain_cpu(options).with_second_engine(openxla(name, options)?))),
         "reference" => Ok(Box::new(reference::Reference::default())),
@@ -277,7 +278,7 @@ fn plain_cpu(options: &Options) -> cpu::Cpu {
     }
 }
 
-/// A plugin that computes what it can for the backend `name`. Errors: there is none, or none that can be used.
+/// A plugin that computes all that it can for the backend `name`. Errors: there is none, or none that can be used.
 fn openxla(name: &str, options: &Options) -> Result<cpu::Engine> {
     let Some(file) = &options.openxla else {
         let text = format!(

@@ -1,6 +1,6 @@
-//! What a context is asked to be, and the backend that follows from it.
+//! Options of a context, and the backend that follows from them.
 //!
-//! **Invariant:** the only room that reads the environment, in `config.rs`. What is left open there is filled in by defaults.
+//! **Invariant:** the only room that reads the environment, in `config.rs`. Choices left open there are filled in by defaults.
 
 mod bytes;
 mod config;

@@ -14,7 +14,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Errors: `InvalidArgument` for what is neither seconds nor seconds and `,abort`.
+    /// Errors: `InvalidArgument` for text that is neither seconds nor seconds and `,abort`.
     pub fn parse(text: &str) -> Result<Patience> {
         let (seconds, abort) = match text.split_once(',') {
             Some((seconds, "abort")) => (seconds, true),

@@ -1,4 +1,4 @@
-//! What goes on beside the runs of a program.
+//! Work that goes on beside the runs of a program.
 
 use super::code::Code;
 use super::interface::Interface;
@@ -8,12 +8,12 @@ use crate::plan::{PlanDecisions, UnplacedPlan};
 use crate::record::Records;
 use std::sync::Arc;
 
-/// What is left to do for a program when it can be run, in the background.
+/// Background work for a program that can be run already.
 pub struct BackgroundWork {
     pub graph: Arc<Graph>,
     pub interface: Interface,
     pub code: Arc<Code>,
-    /// The plan before its memory, and its decisions; `None` while the program runs one that was made quickly.
+    /// The plan before its memory, and its decisions; `None` while the program runs a quick plan.
     pub found: Option<(UnplacedPlan, PlanDecisions)>,
     /// A trace whose sizes vary.
     pub varies: Option<(Records, ShapeErasedTrace)>,

@@ -1,4 +1,4 @@
-//! What a program runs. A large program starts with a plan that was made quickly, while the one that stays is searched for.
+//! The code of a program. A large program starts with a quick plan, while the final one is searched for.
 
 use super::compiled::Compiled;
 use super::engine_choice::EngineChoice;
@@ -26,8 +26,8 @@ impl Code {
         self.versions.lock().newest.clone()
     }
 
-    /// What is to be run. The run that the program is made for begins while a better plan is looked for, and must not depend
-    /// on when that is found; the runs after it come when it is.
+    /// The code to run. The first run, for which the program is made, begins while a better plan is searched for, and must not
+    /// depend on when that is found; later runs begin when the search is over.
     pub fn to_run(&self, is_first: bool) -> Arc<Compiled> {
         let mut versions = self.versions.lock();
         match &versions.before {

@@ -15,7 +15,7 @@ pub struct Compiled {
     pub plan: Arc<Plan>,
     pub executable: Box<dyn Executable>,
     pub has_fallbacks: bool,
-    /// Of memory that it takes, its inputs included.
+    /// Bytes of memory that it takes, its inputs included.
     pub bytes: u64,
     pub final_uses: FinalUses,
     /// The last two blocks that its results were given ([`Plan::results`]).

@@ -1,4 +1,4 @@
-//! What the cache keeps of a trace.
+//! The cache's entry for a trace.
 
 use super::code::Code;
 use super::padded_binding::PaddedBinding;
@@ -18,20 +18,20 @@ pub struct CompiledTrace {
     pub code: Arc<Code>,
     /// Operator of every record, for messages.
     pub operators: Arc<[Operator]>,
-    /// If the plan was made for other sizes, of which family and for which of them.
+    /// If the plan was made for other sizes: the family, and the sizes of this trace.
     pub instance_of: Option<SymbolBinding>,
     /// Whether it was made before a trace asked for it, and has not run yet.
     pub is_unused: AtomicBool,
     /// How a trace of other sizes uses the program of its bucket.
     pub binding: Option<Box<PaddedBinding>>,
-    /// Why it is not the program of a bucket, where it was to be.
+    /// Why it is not a bucket's program, if it was to be one.
     pub unpadded: Option<String>,
-    /// What runs again to stay within the memory limit.
+    /// The steps that run again to stay within the memory limit.
     pub recomputed: Option<Box<Recomputed>>,
 }
 
 impl CompiledTrace {
-    /// The same for a trace of other sizes.
+    /// The same code for a trace of other sizes.
     pub fn bound(&self, binding: PaddedBinding) -> CompiledTrace {
         CompiledTrace {
             graph: None,
@@ -45,8 +45,8 @@ impl CompiledTrace {
         }
     }
 
-    /// Bytes of host memory that it takes, about: what a step of its plan, with the nodes it comes from, was found to
-    /// take in training steps.
+    /// Approximate bytes of host memory that it takes: for each step of its plan, with the nodes it comes from, the amount that
+    /// was found in training steps.
     pub fn nbytes(&self) -> usize {
         const STEP: usize = 5 << 10;
         match self.binding {

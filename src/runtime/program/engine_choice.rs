@@ -1,5 +1,5 @@
-//! Which of two engines a program runs on, where the backend has a second one for its memory (`TORCHACC_BACKEND=auto`): what
-//! runs often is compiled for that one too, then runs on both in turns, and stays on the faster one.
+//! Which of two engines a program runs on, where the backend has a second one for its memory (`TORCHACC_BACKEND=auto`): a
+//! program that runs often is compiled for that one too, then runs on both in turns, and stays on the faster one.
 
 use super::compiled::Compiled;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ const RUNS_NS: u64 = 100_000_000;
 /// Runs that are measured, on each engine, after one on each that is not.
 const MEASURED: usize = 10;
 
-/// Of a program's code.
+/// The choice for a program's code.
 #[derive(Default)]
 pub struct EngineChoice(Mutex<State>);
 
@@ -31,11 +31,11 @@ enum State {
         /// Of the own engine, and of the other.
         times: [Vec<u64>; 2],
     },
-    /// For good: what runs is the program's code.
+    /// Final: the program's code runs.
     Made,
 }
 
-/// What a run is to the choice.
+/// The role of a run in the choice.
 pub enum Trial {
     Nothing,
     Counted,
@@ -44,17 +44,17 @@ pub enum Trial {
     Other(Arc<Compiled>),
 }
 
-/// What is to be done for a choice.
+/// The next task for a choice.
 pub enum What {
-    /// Find out what an earlier process chose.
+    /// Look up the choice of an earlier process.
     Recall,
     Compile,
-    /// Medians of the own engine and the other, and its code.
+    /// Median times on the own engine and on the other, and the other's code.
     Choose([u64; 2], Arc<Compiled>),
 }
 
 impl EngineChoice {
-    /// Of the run that begins.
+    /// The trial of the run that begins.
     pub fn next(&self) -> Trial {
         match &*self.0.lock() {
             State::New | State::Counting { .. } => Trial::Counted,
@@ -64,22 +64,22 @@ impl EngineChoice {
         }
     }
 
-    /// The program's code stays what it is by now.
+    /// Ends the choice: the program keeps its present code.
     pub fn give_up(&self) {
         *self.0.lock() = State::Made;
     }
 
-    /// Nobody has chosen yet: runs are counted.
+    /// Counts runs, since no earlier choice is known.
     pub fn count(&self) {
         *self.0.lock() = State::Counting { runs: 0, ns: 0 };
     }
 
-    /// Runs are measured on the own engine and on this one.
+    /// Measures runs on the own engine and on this one.
     pub fn measure(&self, other: Arc<Compiled>) {
         *self.0.lock() = State::Measuring { other, times: Default::default() };
     }
 
-    /// What a run that took so long means; `None`: it failed.
+    /// Notes a run by its time, `None` if it failed. Returns the next task.
     pub fn ran(&self, took_ns: Option<u64>, is_other: bool) -> Option<What> {
         let mut state = self.0.lock();
         let task = match (&mut *state, took_ns) {
@@ -116,7 +116,7 @@ fn median(mut times: Vec<u64>) -> u64 {
 }
 
 impl Trial {
-    /// What runs instead of the program's code.
+    /// The code to run instead of the program's.
     pub fn other(&self) -> Option<Arc<Compiled>> {
         match self {
             Trial::Other(code) => Some(code.clone()),

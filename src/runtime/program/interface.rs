@@ -1,4 +1,4 @@
-//! What surrounds a program.
+//! The interface of a program.
 
 use crate::backend::Backend;
 use crate::dtype::DType;
@@ -8,8 +8,7 @@ use crate::op::Ty;
 use crate::plan::{self, PlanDecisions, PlanMode, UnplacedPlan};
 use crate::record::{Origin, Records, Value};
 
-/// What the world of a program is to be: types of its inputs and of its argument block, and for each output the leaf that
-/// may donate its memory to it.
+/// Types of a program's inputs and of its argument block, and for each output the leaf that may donate its memory to it.
 #[derive(Clone)]
 pub struct Interface {
     pub inputs: Vec<Ty>,
@@ -28,7 +27,7 @@ impl Interface {
         }
     }
 
-    /// All of a plan but its memory.
+    /// Plans everything but memory.
     pub fn plan_unplaced(
         &self,
         graph: &Graph,

@@ -1,7 +1,7 @@
-//! What became of a trace: a plan that can be run, perhaps a better one, and how the trace uses it.
+//! A compiled trace: a plan that can be run, perhaps a better one, and how the trace uses it.
 //!
-//! **Invariant:** programs as they are kept and run, and what is still to be done for them; nothing here looks for one or makes
-//! one from a trace, or knows what a context shares.
+//! **Invariant:** programs as they are kept and run, and their remaining work; nothing here looks for one or makes one from a
+//! trace, or knows a context's shared state.
 
 mod background_work;
 mod code;

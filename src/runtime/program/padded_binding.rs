@@ -1,4 +1,4 @@
-//! How arrays of one size are those of a program for another.
+//! Running a trace by the program for other sizes: its arrays are padded.
 
 use crate::backend::{Backend, Call, Executable};
 use crate::buffer::{Bytes, Storage, zeros};
@@ -20,7 +20,7 @@ pub struct PaddedBinding {
     outputs: Vec<Option<PaddedFrame>>,
     /// The program's size arguments: the end of the argument block.
     size_args: Vec<u64>,
-    /// Who is notified of runs at the trace's sizes.
+    /// Counts runs at the trace's sizes.
     seen: Option<(Arc<Seen>, Vec<i64>)>,
 }
 
@@ -54,7 +54,7 @@ impl PaddedBinding {
         PaddedBinding { inputs, outputs, size_args, seen }
     }
 
-    /// Counts a run. Whether it is time to look at the buckets again.
+    /// Counts a run. Returns whether it is time to revise the buckets.
     pub fn was_run(&self) -> bool {
         self.seen.as_ref().is_some_and(|(seen, point)| seen.add(point))
     }

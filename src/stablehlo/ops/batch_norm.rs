@@ -1,4 +1,4 @@
-//! Normalisation of each feature over all other dimensions, which TensorFlow says as a whole.
+//! Normalisation of each feature over all other dimensions, which TensorFlow writes as one operation.
 
 use crate::error::Result;
 use crate::graph::math::{V, wide};
@@ -16,7 +16,7 @@ struct Features<'m> {
 }
 
 impl<'m> Features<'m> {
-    /// Whose other operands, from 1 to `last`, have a number for each feature.
+    /// Errors: the operands 1 to `last` do not have a number for each feature.
     fn of(c: &Call<'_, '_, 'm>, last: usize) -> Result<Features<'m>> {
         let x = c.x[0].v;
         let feature = c.dim(&["feature_index"], x.rank())?;
@@ -45,7 +45,7 @@ impl<'m> Features<'m> {
         (0..self.x.rank()).filter(|&d| d != self.feature).map(|d| d as i64).collect()
     }
 
-    /// How many numbers there are of each feature.
+    /// Number of elements of each feature.
     fn count(&self) -> f64 {
         self.axes().iter().map(|&d| self.x.sizes()[d as usize] as f64).product()
     }
@@ -54,7 +54,7 @@ impl<'m> Features<'m> {
         v.reduce(Op::Sum, &self.axes(), false)
     }
 
-    /// A number for each feature, for all elements.
+    /// Broadcasts a number for each feature to all elements.
     fn spread(&self, v: V<'m>) -> V<'m> {
         let mut sizes = vec![1; self.x.rank()];
         sizes[self.feature] = self.x.sizes()[self.feature];

@@ -19,7 +19,7 @@ pub fn call<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     c.lowering.call(callee(c, &["callee"])?, c.x.clone())
 }
 
-/// An operation that the module says in others, which stand for it; those of ours are primitives.
+/// An operation that the module decomposes into others, which replace it; ours are primitives.
 pub fn composite<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let name = callee(c, &["name"])?;
     match name.strip_prefix(primitive::PREFIX) {
@@ -28,7 +28,7 @@ pub fn composite<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     }
 }
 
-/// `if` has a bool and two branches, `case` a number and any of them; one out of range is the last.
+/// `if` has a bool and two branches, `case` a number and any number of branches; out of range it selects the last.
 pub fn branches<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let index = c.x[0];
     let count = c.op.regions.len();
@@ -48,7 +48,7 @@ pub fn branches<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         };
         return run(chosen);
     }
-    // No branch has effects: all are computed, and one is taken. In the others loops have no rounds.
+    // No branch has effects: all are computed, and one is selected. In the others loops have no rounds.
     let number = |n: usize| c.math().constant_int(n as i64, DType::I32);
     let is_taken = |n: usize| match (is_bool, n + 1 == count) {
         (true, false) => index.v,

@@ -16,7 +16,7 @@ pub fn custom_call<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     if let Some(name) = target.strip_prefix(primitive::PREFIX) {
         return primitive::call(c, name);
     }
-    // As XLA writes what StableHLO has no operation for, GELU's error function among it.
+    // XLA's calls for operations that StableHLO lacks, such as GELU's error function.
     let chlo = target.strip_prefix("mhlo.").map(|name| match name {
         "topk" => "chlo.top_k".to_string(),
         name => format!("chlo.{name}"),
@@ -25,9 +25,9 @@ pub fn custom_call<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         return c.apply(operands, rule);
     }
     match target {
-        // Prints, say.
+        // Calls for their effects, such as prints.
         _ if is_python(target) && c.op.types.is_empty() => Ok(Values::new()),
-        // What only says where or how something is done changes no number.
+        // Annotations of placement or layout change no number.
         "Sharding"
         | "SPMDFullToShardShape"
         | "SPMDShardToFullShape"

@@ -1,4 +1,4 @@
-//! Element by element. Nothing here looks at the sizes that an operation says, for regions of reductions are run on whole
+//! Elementwise operations. None looks at the declared sizes of its result, since regions of reductions are run on whole
 //! arrays.
 
 use super::integers;
@@ -20,7 +20,7 @@ pub fn unary<'m>(c: &Call<'_, '_, 'm>, op: Op) -> Result<Values<'m>> {
     one(c.x[0].map(|v| v.unary(op)))
 }
 
-/// Any formula of one float.
+/// Applies a formula to an operand of floats.
 pub fn formula<'m>(c: &Call<'_, '_, 'm>, f: impl FnOnce(V<'m>) -> V<'m>) -> Result<Values<'m>> {
     let x = c.x[0];
     if !x.dtype.is_float() {
@@ -37,7 +37,7 @@ fn pair<'m>(c: &Call<'_, '_, 'm>) -> Result<[Value<'m>; 2]> {
     }
 }
 
-/// A primitive of two operands; of bools another one, since those have no arithmetic.
+/// A primitive of two operands; for bools `of_bools`, since these have no arithmetic.
 pub fn binary<'m>(c: &Call<'_, '_, 'm>, op: Op, of_bools: Option<Op>) -> Result<Values<'m>> {
     let [a, b] = pair(c)?;
     if a.dtype.is_complex() {
@@ -81,7 +81,7 @@ pub fn abs<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     if is_unsigned(x.dtype) { one(x) } else { unary(c, Op::Abs) }
 }
 
-/// -1, 0 or 1; a NaN and the sign of a zero stay.
+/// -1, 0 or 1; NaN and the sign of a zero are kept.
 pub fn sign<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let x = c.x[0];
     if is_unsigned(x.dtype) {
@@ -107,7 +107,7 @@ pub fn clamp<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     one(x.extreme(Op::Max, low).extreme(Op::Min, high))
 }
 
-/// Integers: by 0 is -1, as XLA has it; the remainder is the dividend.
+/// For integers, a division by 0 gives -1, as in XLA; the remainder is the dividend.
 pub fn divide<'m>(c: &Call<'_, '_, 'm>, op: Op) -> Result<Values<'m>> {
     let [a, b] = pair(c)?;
     if a.dtype.is_complex() {
@@ -188,18 +188,18 @@ pub fn convert<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     one(integers::convert(c, c.x[0], to)?)
 }
 
-/// To nearest, ties away from zero.
+/// Rounds to nearest, ties away from zero.
 pub fn round_afz<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     formula(c, |v| {
         let whole = v.unary(Op::Trunc);
         let away = (v - whole).abs().ge(0.5);
         let rounded = away.select(whole + v.unary(Op::Sign), whole);
-        // Zeros keep their sign, infinities stay what they are.
+        // Zeros keep their sign, and infinities are unchanged.
         rounded.eq(whole).select(whole, rounded)
     })
 }
 
-/// A bool for each float.
+/// Applies a test to an operand of floats; the result is of bools.
 pub fn test<'m>(c: &Call<'_, '_, 'm>, f: impl FnOnce(V<'m>) -> V<'m>) -> Result<Values<'m>> {
     let x = c.x[0];
     match x.dtype.is_float() {
@@ -228,7 +228,7 @@ pub fn part<'m>(c: &Call<'_, '_, 'm>, which: usize) -> Result<Values<'m>> {
     one(if which == 0 { x } else { x.map(|v| c.math().zeros(v.dtype(), &v.sizes())) })
 }
 
-/// Rounds to fewer bits; only to what a dtype has.
+/// Rounds to fewer bits; only formats of dtypes are supported.
 pub fn reduce_precision<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let format = match c.choice(&["format"]) {
         Some(word) => word.to_string(),
@@ -245,7 +245,7 @@ pub fn reduce_precision<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     formula(c, |v| v.cast(through).cast(x.dtype))
 }
 
-/// The same operand, as it is.
+/// The operands, unchanged.
 pub fn identity<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(c.x.clone())
 }

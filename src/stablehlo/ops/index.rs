@@ -1,5 +1,5 @@
-//! Gather and scatter. Both address *rows* of an array: dimensions that an index says nothing of are left whole, the
-//! others become one, whose places are computed.
+//! Gather and scatter. Both address *rows* of an array: dimensions that no index addresses are left whole, the others
+//! become one, whose positions are computed.
 
 use super::integers;
 use crate::dtype::DType;
@@ -21,18 +21,18 @@ use smallvec::smallvec;
 struct Numbers {
     /// Dimensions of the windows in the result (of a scatter, in the updates), in the order of the operand's.
     offset: Vec<usize>,
-    /// Of the operand: of size 1 in a window, which has no dimension for them.
+    /// Dimensions of the operand with size 1 in a window, which lacks them.
     collapsed: Vec<usize>,
-    /// Of the operand and of the indices: walked through together.
+    /// Dimensions of the operand and of the indices that are iterated over together.
     batch: Vec<usize>,
     index_batch: Vec<usize>,
-    /// Which dimension of the operand each number of an index is for.
+    /// The operand's dimension that each number of an index addresses.
     map: Vec<usize>,
     vector: usize,
 }
 
 impl Numbers {
-    /// `names`: of the fields in order. `rank` is the operand's, `out` that of what holds the windows.
+    /// `names` are those of the fields in order. `rank` is the operand's, `out` that of the array with the windows.
     fn of(
         c: &Call<'_, '_, '_>,
         attr: &str,
@@ -72,7 +72,7 @@ impl Numbers {
     }
 }
 
-/// The rows of an operand, and which of them windows cover.
+/// How the dimensions of an operand form rows.
 struct Rows {
     /// Dimensions of the operand that are addressed, and those that are left whole.
     addressed: Vec<usize>,
@@ -113,14 +113,14 @@ impl Rows {
         v.reshape(&grouped).transpose(&perm)
     }
 
-    /// The dimensions that windows have, as they lie behind a row's number.
+    /// The dimensions that windows have, in their order after a row's number.
     fn grouped(&self, in_window: &[usize]) -> Vec<usize> {
         let all = self.addressed.iter().chain(&self.whole).copied();
         all.filter(|d| in_window.contains(d)).collect()
     }
 }
 
-/// Of each index and each place in a window the row, as i64 of sizes `[indices…, window…]`, where `window` has the
+/// The row of each index and each position in a window, as i64 of sizes `[indices…, window…]`, where `window` has the
 /// addressed dimensions that windows have; and whether it is in the operand. With `clamped`, windows are moved inside.
 fn places<'m>(
     c: &Call<'_, '_, 'm>,
@@ -175,7 +175,7 @@ fn places<'m>(
         }
         if let Some(n) = numbers.batch.iter().position(|&b| b == d) {
             let of_index = numbers.index_batch[n];
-            // The numbers of an index are no dimension of the batch.
+            // The dimension of an index's numbers is not one of the batch.
             let along = of_index - (of_index > numbers.vector) as usize;
             plus(spread(math.iota(&batch, along, DType::I64)));
         }
@@ -232,7 +232,7 @@ pub fn gather<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let (row, _) = places(c, &numbers, &rows, &operand, &window, true)?;
     let taken = c.math().op(Op::Take, &[rows.of(x.v), row], smallvec![Attr::Int(0)]);
     c.math().check()?;
-    // `taken` has the batch, the addressed dimensions of the window, the whole ones.
+    // `taken` has the batch, the addressed dimensions of the window, and the whole ones.
     let in_window = numbers.in_window(operand.len());
     if numbers.offset.len() != in_window.len() {
         return invalid!(
@@ -247,7 +247,7 @@ pub fn gather<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(vec![x.map(|_| taken.transpose(&perm))])
 }
 
-/// For each dimension of a result with windows at `offset`, which one it is of `[batch…, grouped…]`.
+/// For each dimension of a result with windows at `offset`, its position in `[batch…, grouped…]`.
 fn arranged(
     offset: &[usize],
     in_window: &[usize],
@@ -316,7 +316,7 @@ pub fn scatter<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         update_sizes.len() - offset.len(),
         update_sizes.len(),
     )?;
-    // The other way round: from the updates to `[batch…, grouped…]`.
+    // The inverse: from the updates to `[batch…, grouped…]`.
     let mut back = Dims::from_elem(0, perm.len());
     perm.iter().enumerate().for_each(|(d, &p)| back[p as usize] = d as i64);
     let base = rows.of(x.v);
@@ -328,7 +328,7 @@ pub fn scatter<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         return invalid!("the updates' sizes are not those of the indices");
     }
     let updates = update.v.transpose(&back).reshape(&flat);
-    // What is outside is written to a row that is dropped.
+    // Updates outside the operand are written to a row that is dropped.
     let n_rows = base.sizes()[0];
     let row = match inside {
         Some(inside) => inside.select(row, c.math().constant_int(n_rows, DType::I64)),
@@ -344,7 +344,7 @@ pub fn scatter<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(vec![x.map(|_| rows.back(kept, &operand))])
 }
 
-/// Rows of `updates` merged into those of `base`.
+/// Merges the rows of `updates` into those of `base`.
 fn write<'m>(
     c: &Call<'_, '_, 'm>,
     x: Value<'m>,

@@ -1,4 +1,4 @@
-//! Integers: shifts, and what differs for unsigned ones, which are computed as signed ones of the same width.
+//! Integers: shifts, and the operations that differ for unsigned ones, which are computed as signed ones of the same width.
 
 use crate::dtype::{DType, Float8};
 use crate::error::Result;
@@ -13,7 +13,7 @@ fn int<'m>(v: V<'m>, number: i64) -> V<'m> {
     v.math().constant_int(number, v.dtype())
 }
 
-/// The number as i64: of 64 unsigned bits, the same bits.
+/// The number as i64; 64 unsigned bits stay the same.
 pub fn wide(x: Value) -> V {
     let v = x.v.cast(DType::I64);
     match x.dtype {
@@ -25,12 +25,12 @@ pub fn wide(x: Value) -> V {
     }
 }
 
-/// The bits of an i64 moved right, `by` of them, which are known to be 0 to 63.
+/// Logical right shift of an i64 by a constant from 0 to 63.
 fn shifted_right(v: V, by: i64) -> V {
     match by {
         0 => v,
         _ => {
-            // Half of it without the sign bit, then the rest as a division.
+            // Half of it without the sign bit, then a division for the rest.
             let low = v.and(int(v, 1));
             let half = ((v - low) / int(v, 2)).and(int(v, i64::MAX));
             half / int(v, 1 << (by - 1))
@@ -68,7 +68,7 @@ pub enum Shift {
     Arithmetic,
 }
 
-/// The bits of a number of less than 64 bits, without its sign.
+/// The bits of a number as i64, zero-extended.
 fn unsigned_bits(x: Value) -> V {
     let v = x.v.cast(DType::I64);
     if x.v.dtype() == DType::I64 { v } else { v.and(int(v, (1 << bits(x.dtype)) - 1)) }
@@ -124,7 +124,7 @@ fn by_any<'m>(x: Value<'m>, by: Value<'m>, kind: Shift, width: i64) -> V<'m> {
     moved.cast(x.v.dtype())
 }
 
-/// Quotient or remainder towards zero. By 0: all ones, and the dividend.
+/// Quotient or remainder towards zero. Division by 0 gives all ones, and the dividend as remainder.
 pub fn divide<'m>(c: &Call<'_, '_, 'm>, op: Op, a: Value<'m>, b: Value<'m>) -> Value<'m> {
     let (x, y) = match a.dtype {
         DType::U16 | DType::U32 => (wide(a), wide(b)),
@@ -141,11 +141,11 @@ pub fn divide<'m>(c: &Call<'_, '_, 'm>, op: Op, a: Value<'m>, b: Value<'m>) -> V
     a.map(|v| result.cast(v.dtype()))
 }
 
-/// Of 64 unsigned bits (Warren, Hacker's Delight, 9-3).
+/// Division of 64 unsigned bits (Warren, Hacker's Delight, 9-3).
 fn of_u64<'m>(op: Op, x: V<'m>, y: V<'m>) -> V<'m> {
     let below = |a: V<'m>, b: V<'m>| flipped(a).lt(flipped(b));
     let large = y.lt(int(y, 0));
-    // Of half the dividend, which has no sign; the divisor has none either where this is used.
+    // Divides half the dividend, which has no sign bit; the divisor has none either where this result is used.
     let divisor = large.select(int(y, 1), y);
     let twice = shifted_right(x, 1) / divisor;
     let quotient = twice + twice;
@@ -169,7 +169,7 @@ pub fn convert<'m>(c: &Call<'_, '_, 'm>, x: Value<'m>, to: DType) -> Result<Valu
         _ if from == to => x.v,
         (_, DType::Bool) => x.v.cast(DType::Bool),
         (DType::U64, _) if is_float(to) => {
-            // Half of it, with a last bit that stands for all that are lost.
+            // Half of the number, with a sticky last bit for the lost ones.
             let half = shifted_right(x.v, 1).binary(Op::Or, x.v.and(int(x.v, 1)));
             let wide = if to == DType::F64 { DType::F64 } else { DType::F32 };
             let [small, half] = [x.v, half].map(|v| v.cast(wide));
@@ -190,13 +190,13 @@ pub fn convert<'m>(c: &Call<'_, '_, 'm>, x: Value<'m>, to: DType) -> Result<Valu
     Ok(Value::new(v, to))
 }
 
-/// How many bits are set.
+/// Number of bits that are set.
 pub fn popcnt<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let x = integer(c)?;
     Ok(vec![x.map(|v| ones(unsigned_bits(x)).cast(v.dtype()))])
 }
 
-/// Zeros before the first bit that is set: what is left after it is filled with ones.
+/// Number of zeros before the first set bit, after which all bits are filled with ones.
 pub fn count_leading_zeros<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let x = integer(c)?;
     let filled = [1, 2, 4, 8, 16, 32]

@@ -29,7 +29,7 @@ fn matrices<'m>(c: &Call<'_, '_, 'm>, n: usize) -> Result<(V<'m>, [i64; 3])> {
     Ok((flat, all))
 }
 
-/// The program of a factor in blocks grows with its rows.
+/// Errors: too many rows, as the program of a factor in blocks grows with them.
 fn check_rows(rows: i64) -> Result<()> {
     match rows <= MOST_ROWS {
         true => Ok(()),
@@ -44,13 +44,13 @@ fn square<'m>(c: &Call<'_, '_, 'm>, n: usize) -> Result<V<'m>> {
     }
 }
 
-/// Whether operand `n` has as many matrices as operand 0, in the same dimensions, of the same type.
+/// Whether operand `n` has the batch dimensions and the type of operand 0.
 fn is_batch_of(c: &Call, n: usize) -> bool {
     let sizes = c.x[n].v.sizes();
     sizes[..sizes.len() - 2] == lead(c, &[])[..] && c.x[n].dtype == c.x[0].dtype
 }
 
-/// Matrices as operand `n` was.
+/// `v` in the dtype and sizes of operand `n`.
 fn like<'m>(c: &Call<'_, '_, 'm>, n: usize, v: V<'m>) -> Value<'m> {
     c.x[n].map(|x| v.cast(x.dtype()).reshape(&x.sizes()))
 }
@@ -103,7 +103,7 @@ fn solve<'m>(
     Ok(vec![like(c, 1, x)])
 }
 
-/// A function of LAPACK as `jaxlib` names it, such as `lapack_spotrf_ffi`. `None`: it is none that is known here.
+/// A function of LAPACK as `jaxlib` names it, such as `lapack_spotrf_ffi`. `None`: it is not supported.
 pub fn lapack<'m>(c: &Call<'_, '_, 'm>, target: &str) -> Option<Result<Values<'m>>> {
     let name = target.strip_prefix("lapack_")?.strip_suffix("_ffi")?;
     let routine = name.strip_prefix(['s', 'd'])?;
@@ -132,7 +132,7 @@ fn config<'c, 'a>(c: &Call<'c, 'a, '_>) -> Result<&'c Attribute<'a>> {
     c.attr(&["mhlo.backend_config", "backend_config"])
 }
 
-/// The sizes of the batch of operand 0, and more.
+/// The batch sizes of operand 0, then `more`.
 fn lead(c: &Call, more: &[i64]) -> Dims {
     let sizes = c.x[0].v.sizes();
     sizes[..sizes.len() - 2].iter().chain(more).copied().collect()
@@ -145,7 +145,7 @@ fn potrf<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(vec![like(c, 0, factor), info])
 }
 
-/// The number, from 1, of the first element on the diagonal of matrices `[batch, m, n]` where this holds, and 0 if there is none: i32
+/// The number, from 1, of the first diagonal element of matrices `[batch, m, n]` where `holds` is true, 0 if there is none: i32
 /// with the sizes of the batch.
 fn first_on_diagonal<'m>(c: &Call<'_, '_, 'm>, holds: V<'m>) -> Value<'m> {
     let sizes = holds.sizes();
@@ -163,12 +163,12 @@ fn first_on_diagonal<'m>(c: &Call<'_, '_, 'm>, holds: V<'m>) -> Value<'m> {
 
 fn trsm<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let is = |choice, letters: &[u8; 2]| is_first(c, choice, *letters);
-    // C: the conjugate of a real matrix is the matrix.
+    // `C`: a real matrix is its own conjugate.
     let transposed = !is("trans_x", b"NT").or_else(|_| is("trans_x", b"NC"))?;
     solve(c, is("side", b"LR")?, is("uplo", b"LU")?, transposed, is("diag", b"UN")?)
 }
 
-/// As XLA's `LuDecomposition`: the factors, the row that each was exchanged with, from 0, and which row each row is then.
+/// As XLA's `LuDecomposition`: the factors, the row that each row was exchanged with, from 0, and the resulting order of rows.
 pub fn lu<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(factors_of_lu(c)?.to_vec())
 }
@@ -214,7 +214,7 @@ pub fn orgqr<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     }
 }
 
-/// What `geqrf` gives: operands 0 and 1.
+/// The results of `geqrf`: operands 0 and 1.
 fn reflectors<'m>(c: &Call<'_, '_, 'm>) -> Result<(V<'m>, V<'m>)> {
     let (reflectors, [batch, m, n]) = matrices(c, 0)?;
     let [_, factors, ..] = c.x[..] else {
@@ -250,7 +250,7 @@ fn ormqr<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 
 /// As XLA's `Eigh`: eigenvectors, and eigenvalues in ascending order.
 pub fn eigh<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
-    // Whether the lower triangle is read, whether to sort, rounds, tolerance.
+    // Its fields: whether the lower triangle is read, whether to sort, rounds, tolerance.
     let Attribute::Text(config) = c.attr(&["backend_config"])? else {
         return invalid!("`backend_config` is no text");
     };

@@ -1,4 +1,4 @@
-//! What operations mean, by family.
+//! The meanings of operations, by family.
 
 pub mod batch_norm;
 pub mod control;

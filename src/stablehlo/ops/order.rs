@@ -1,4 +1,4 @@
-//! Sorting by what a region says of two elements, and the largest elements.
+//! Sorting by a region that compares two elements, and the largest elements.
 
 use super::elementwise::total_order;
 use crate::dtype::DType;
@@ -19,12 +19,12 @@ use std::cmp::Ordering;
 struct Key {
     operand: usize,
     descending: bool,
-    /// By the bits of floats, so that -0 comes before 0.
+    /// Whether floats are ordered by their bits, so that -0 comes before 0.
     total: bool,
 }
 
 impl Key {
-    /// How two numbers are ordered. `None`: an order of NaN and numbers that is nobody's business.
+    /// The order of two numbers. `None`: any order of NaN and numbers will do.
     fn compare(self, dtype: DType, a: f64, b: f64) -> Option<Ordering> {
         let order = match dtype.is_float() && self.total {
             true => a.total_cmp(&b),
@@ -34,7 +34,7 @@ impl Key {
         Some(if self.descending { order.reverse() } else { order })
     }
 
-    /// Of an array: something that the primitive sorts in the same way.
+    /// An array that the primitive sorts in the order of this key.
     fn of<'m>(self, x: Value<'m>) -> V<'m> {
         match x.dtype {
             DType::Bool => x.v.cast(DType::U8),
@@ -65,7 +65,7 @@ pub fn sort<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         let sorted = c.math().ops(Op::TopK, &[x.v], attrs())?[0];
         return Ok(vec![x.map(|_| sorted)]);
     }
-    // By the last key first: equal elements stay in their order.
+    // Sorts by the last key first: equal elements keep their order.
     let mut order: Option<V<'m>> = None;
     let gather = |v: V<'m>, index: V<'m>| {
         c.math().op(Op::Gather, &[v, index], smallvec![Attr::Int(axis as i64)])
@@ -84,7 +84,7 @@ pub fn sort<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     }
 }
 
-/// What a comparator sorts by: found by asking it about samples of all kinds of numbers.
+/// The keys that a comparator sorts by, found by running it on samples of all kinds of numbers.
 fn keys(c: &Call<'_, '_, '_>) -> Result<Vec<Key>> {
     let region = c.region(0)?;
     if region.args.len() != 2 * c.x.len() || !c.compares(region) {
@@ -133,7 +133,7 @@ fn keys(c: &Call<'_, '_, '_>) -> Result<Vec<Key>> {
             for key in keys {
                 let at = operands.iter().position(|&o| o == key.operand).unwrap_or(0);
                 let (a, b) = (row[2 * at], row[2 * at + 1]);
-                // A plain comparison of NaN is false: every place for it is right.
+                // A plain comparison with NaN is false: every position of it is correct.
                 let plain_nan = !key.total && (a.is_nan() || b.is_nan()) && is_less.i64(n) == 0;
                 match key.compare(c.x[key.operand].dtype, a, b) {
                     _ if plain_nan => less = None,
@@ -174,13 +174,13 @@ fn orders(operands: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-/// The `k` largest elements of the last dimension, and where they are.
+/// The `k` largest elements of the last dimension, and their indices.
 pub fn top_k<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let x = c.x[0];
     let Some(last) = x.v.rank().checked_sub(1) else { return invalid!("a number has no largest") };
     let k = c.int(&["k"])?;
     let by = x.ordered();
-    // XLA's own may be of the least.
+    // XLA's own operation may select the smallest.
     let largest = c.int_or(&["largest"], 1)? != 0;
     let attrs = smallvec![Attr::Int(last as i64), Attr::Int(k), Attr::Bool(largest)];
     let found = c.math().ops(Op::TopK, &[by], attrs)?;
@@ -192,7 +192,7 @@ pub fn top_k<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(vec![values, Value::of(places)])
 }
 
-/// XLA's `ApproxTopK` of values and their numbers, which may miss some of the largest: it does not here.
+/// XLA's `ApproxTopK` of values and their indices, which may miss some of the largest; here it misses none.
 pub fn approx_top_k<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let [x, numbers, ..] = c.x[..] else {
         return invalid!("values and their numbers are expected");

@@ -32,7 +32,7 @@ pub fn call<'m>(c: &Call<'_, '_, 'm>, name: &str) -> Result<Values<'m>> {
     };
     let operands: Vec<_> = c.x.iter().map(|x| x.stored()).collect();
     let results = c.math().ops(op, &operands, attrs)?;
-    // What is unsigned is carried from here on.
+    // Unsigned results are carried as signed ones from here on.
     let carried = |v: crate::graph::math::V<'m>| {
         let dtype = v.dtype();
         Value::new(v.bitcast(crate::stablehlo::types::carrier(dtype)), dtype)
@@ -51,13 +51,13 @@ fn of_ours(value: &Attribute) -> Option<Attr> {
             }
             None => DType::from_name(text).map(Attr::DType),
         },
-        // Artifacts have lists as literals.
+        // Artifacts write lists as literals.
         Attribute::List(_) | Attribute::Dense(_) => Some(Attr::Ints(value.ints().ok()?.into())),
         _ => None,
     }
 }
 
-/// As [`of_ours`] reads it. `None`: of a kind that only host operators, inputs and modules have.
+/// The text that [`of_ours`] reads. `None`: a kind that only host operators, inputs and modules have.
 pub fn text(attr: &Attr) -> Option<String> {
     Some(match attr {
         Attr::Int(n) => format!("{n} : i64"),

@@ -14,7 +14,7 @@ use crate::stablehlo::types::{carrier, is_carried};
 use crate::stablehlo::value::{Value, Values};
 use smallvec::smallvec;
 
-/// Both operands in the dtype of the result, or in f32 where that is wider.
+/// Both operands, cast to the dtype of the result.
 fn operands<'m>(c: &Call<'_, '_, 'm>, to: DType) -> Result<[V<'m>; 2]> {
     let both = [c.x[0], c.x[1]];
     let computed = |x: Value<'m>| -> Result<V<'m>> {
@@ -27,7 +27,7 @@ fn operands<'m>(c: &Call<'_, '_, 'm>, to: DType) -> Result<[V<'m>; 2]> {
     Ok([computed(both[0])?, computed(both[1])?])
 }
 
-/// Two lists, of the left and of the right operand.
+/// Two lists of dimensions, of the left and of the right operand.
 fn both<'a>(
     c: &Call<'_, 'a, '_>,
     pretty: &str,
@@ -58,7 +58,7 @@ pub fn dot_general<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     product(c, batch, contracted)
 }
 
-/// The last dimension of the left operand with the first of the right one.
+/// Contracts the last dimension of the left operand with the first of the right one.
 pub fn dot<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let [a, b] = [c.x[0].v.rank(), c.x[1].v.rank()];
     if a == 0 || b == 0 {
@@ -105,7 +105,7 @@ fn product<'m>(
     Ok(vec![Value::new(y, ty.dtype)])
 }
 
-/// Where each dimension of an array is: two words or letters and numbers of spatial dimensions.
+/// The position of each dimension of an array: two letters, and the numbers of spatial dimensions.
 struct Places {
     first: usize,
     second: usize,
@@ -184,7 +184,7 @@ pub fn convolution<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         }
     }
     let zero = c.math().constant(0.0, x.dtype());
-    // The primitive pads alike on both sides.
+    // The primitive pads both sides equally.
     let own = (0..n)
         .all(|d| padding[2 * d] == padding[2 * d + 1] && padding[2 * d] >= 0 && of_base[d] == 1);
     let mut pads = Dims::from_elem(0, n);
@@ -214,7 +214,7 @@ pub fn convolution<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(vec![Value::new(y.transpose(&back), ty.dtype)])
 }
 
-/// Images in groups, each for its own filters: the groups become features, of which each filter sees its own.
+/// Groups of images, each for its own filters: the groups become features, of which each filter sees its own.
 fn batches_as_features(x: V<'_>, batches: i64, groups: i64) -> Result<V<'_>> {
     let sizes = x.sizes();
     if groups != 1 || batches < 1 || sizes[0] % batches != 0 {
@@ -228,7 +228,7 @@ fn batches_as_features(x: V<'_>, batches: i64, groups: i64) -> Result<V<'_>> {
     Ok(x.reshape(&split).transpose(&perm).reshape(&joined))
 }
 
-/// Over the last dimensions, one after the other; of real numbers half of them is kept or given.
+/// Transforms the last dimensions, one after the other; for real numbers half of the transform is returned, or given.
 pub fn fft<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let x = c.x[0];
     let lengths = c.ints(&["fft_length", "length"])?;
@@ -278,8 +278,8 @@ fn along(v: V<'_>, d: usize, inverse: bool) -> V<'_> {
     v.math().op(Op::Fft, &[v.pairs()], smallvec![Attr::Bool(inverse)]).paired().swap(d, last)
 }
 
-/// The rest of a transform of real numbers: the same numbers backwards, with the other sign of the imaginary part. The
-/// dimensions before have been transformed back already, so that nothing moves there.
+/// Appends the rest of a transform of real numbers: the conjugates in reverse. The dimensions before have been transformed
+/// back already, so nothing is reversed there.
 fn with_mirror(v: V<'_>, d: usize, length: i64) -> V<'_> {
     let missing = length - v.sizes()[d];
     if missing <= 0 {

@@ -1,7 +1,7 @@
 //! Random bits: the counter-based generators of `rng_bit_generator`, as OpenXLA computes them.
 //!
 //! Source: <https://openxla.org/stablehlo/spec#rng_bit_generator>; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011;
-//! which counter is which element, and that the default is Philox, is OpenXLA's choice. Words of 32 bits are i64 here.
+//! the assignment of counters to elements, and Philox as the default, are OpenXLA's choice. Words of 32 bits are i64 here.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -71,7 +71,7 @@ fn threefry<'m>(key: [V<'m>; 2], counter: [V<'m>; 2]) -> [V<'m>; 2] {
     [a, b]
 }
 
-/// Numbers that are drawn at once.
+/// The most numbers that are drawn at once.
 const MOST: i64 = 1 << 48;
 
 pub fn rng_bit_generator<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
@@ -97,7 +97,7 @@ pub fn rng_bit_generator<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let (key, counter) = (number(0), number(1));
     let (bits, rest) = match is_philox {
         true => {
-            // Two numbers are the counter's lower half and the key, which then is its upper half, too.
+            // A state of two numbers is the key and the counter's lower half; the key is the upper half, too.
             let upper = number(if n_state == 3 { 2 } else { 0 });
             let count = (out.numel() * if wide { 2 } else { 1 } + 3) / 4;
             let plus = |n: V<'m>| {
@@ -141,7 +141,7 @@ pub fn whole<'m>([lower, upper]: [V<'m>; 2]) -> V<'m> {
     lower + upper * int(upper, 1 << 32)
 }
 
-/// Of one counter for two words: those of the first even dimension, or the longest, are neighbours. How many counters there are.
+/// A counter gives two words, neighbours along the first even dimension, else the longest. Returns the number of counters, too.
 fn threefry_bits<'m>(key: V<'m>, counter: V<'m>, sizes: &[i64], wide: bool) -> (V<'m>, i64) {
     let words = |shape: &[i64]| {
         let count = numel(shape);

@@ -31,7 +31,7 @@ fn folding(op: Op, dtype: DType) -> Option<Op> {
     }
 }
 
-/// Whether a reduction by `op` may begin with `init` or without.
+/// Whether `init` is neutral in a reduction by `op`.
 pub fn is_neutral<'m>(c: &Call<'_, '_, 'm>, op: Op, init: Value<'m>) -> bool {
     let Some(known) = c.lowering.splat(init.v) else { return false };
     let dtype = init.dtype;
@@ -116,7 +116,7 @@ pub fn reduce<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     pairwise(c, x, inits, &dims, &kept)
 }
 
-/// Any body, in a tree of pairs of neighbours.
+/// Reduces by any body, in a tree of pairs of neighbours.
 fn pairwise<'m>(
     c: &Call<'_, '_, 'm>,
     x: &[Value<'m>],
@@ -153,7 +153,7 @@ fn pairwise<'m>(
     c.merge(body, &inits, &values)
 }
 
-/// The largest or smallest element and where it is: a reduction of an array with its indices.
+/// The largest or smallest element and its index: a reduction of an array with its indices.
 fn place_of_extreme<'m>(
     c: &Call<'_, '_, 'm>,
     body: Body<'_, '_>,
@@ -184,8 +184,8 @@ fn place_of_extreme<'m>(
     Ok(Some(vec![x.map(|_| best), places.map(|v| index.cast(v.dtype()))]))
 }
 
-/// Whether a region keeps the larger (`true`) or the smaller of two elements with its index: of equal ones the first, and
-/// sooner a NaN than a number.
+/// Whether a region keeps the larger (`true`) or the smaller of two elements with its index: the first of equal ones, and
+/// a NaN rather than a number.
 fn chooses(c: &Call<'_, '_, '_>, dtype: DType, of_places: DType) -> Option<bool> {
     let numbers = samples(dtype)?;
     let mut columns: [Vec<f64>; 4] = Default::default();
@@ -205,7 +205,7 @@ fn chooses(c: &Call<'_, '_, '_>, dtype: DType, of_places: DType) -> Option<bool>
         (0..a.len()).all(|n| {
             let better = if largest { a[n] > b[n] } else { a[n] < b[n] };
             let equal = a[n] == b[n] || a[n].is_nan() && b[n].is_nan();
-            // Two NaNs: which index is kept is nobody's business.
+            // Of two NaNs, either index may be kept.
             if a[n].is_nan() && b[n].is_nan() {
                 return best.f64(n).is_nan();
             }

@@ -1,4 +1,4 @@
-//! Elements that move: shapes, slices, padding, and windows at places that are computed.
+//! Data movement: shapes, slices, padding, and windows at computed positions.
 
 use super::integers;
 use crate::dtype::DType;
@@ -63,7 +63,7 @@ pub fn broadcast_in_dim<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let perm: Dims = order.iter().map(|&i| i as i64).collect();
     let mut sizes = Dims::from_elem(1, ty.rank());
     to.iter().zip(&from).for_each(|(&d, &size)| sizes[d] = size);
-    // Leading dimensions of size 1 need not be there.
+    // Leading dimensions of size 1 may be omitted.
     let lead = to.iter().copied().min().unwrap_or(ty.rank());
     Ok(vec![x.map(|v| v.transpose(&perm).reshape(&sizes[lead..]).broadcast(&ty.sizes))])
 }
@@ -111,7 +111,7 @@ pub fn concatenate<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(vec![first.map(|_| c.math().concat(&parts, dim))])
 }
 
-/// Elements of `dim` in the opposite order.
+/// `v` with the elements along `dim` in reverse order.
 pub fn reversed(v: V<'_>, dim: usize) -> V<'_> {
     let size = v.sizes().get(dim).copied().unwrap_or(0);
     let index = v.math().iota(&[size], 0, DType::I64);
@@ -125,7 +125,7 @@ pub fn reverse<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(vec![x.map(|v| all.into_iter().fold(v, reversed))])
 }
 
-/// `dim` with `low` elements before, `high` after and `interior` between each two; negative ones take elements away.
+/// Pads `dim` with `low` elements before, `high` after and `interior` between neighbours; negative ones remove elements.
 pub fn padded<'m>(
     v: V<'m>,
     fill: V<'m>,
@@ -134,7 +134,7 @@ pub fn padded<'m>(
 ) -> Result<V<'m>> {
     let mut sizes = v.sizes();
     let total = |size: i64| {
-        // What is made on the way has a gap more.
+        // The intermediate array has one more gap.
         size.checked_mul(interior.checked_add(1)?)?;
         let between = (size - 1).max(0) * interior;
         size.checked_add(between)?.checked_add(low)?.checked_add(high)
@@ -161,7 +161,7 @@ pub fn padded<'m>(
         v = v.narrow(dim, start, size);
         sizes[dim] = size;
     }
-    // What is cut may be more than there is: the rest of the result is fill.
+    // More may be cut than there is: the rest of the result is fill.
     let missing = wanted - sizes[dim];
     let before = low.max(0).min(missing);
     let mut fill_of = |size: i64| {
@@ -197,7 +197,7 @@ pub fn pad<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(vec![x.map(|_| v)])
 }
 
-/// Where a window of `size` elements of `dim` begins: known, or computed; always inside.
+/// The beginning of a window of `size` elements of `dim`: known, or computed; always in bounds.
 enum Start<'m> {
     At(i64),
     Computed(V<'m>),
@@ -302,7 +302,7 @@ pub fn dynamic_update_slice<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     Ok(vec![x.map(|_| v)])
 }
 
-/// The same bytes; a narrower type adds a dimension, a wider one takes the last one.
+/// Reinterprets the bytes; a narrower type adds a last dimension, a wider one removes it.
 pub fn bitcast_convert<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let (x, ty) = (c.x[0], c.said()?);
     if (x.dtype == DType::Bool) != (ty.dtype == DType::Bool) {

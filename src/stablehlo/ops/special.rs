@@ -1,4 +1,4 @@
-//! Functions that are no primitives, in those that are.
+//! Functions that are not primitives, expressed in primitives.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::stablehlo::ops::elementwise::formula;
 use crate::stablehlo::value::Values;
 use std::f64::consts::{LN_2, PI};
 
-/// Computed in f32 where the operand is of a half type.
+/// Computes in f32 if the operand is of a half type.
 fn widened<'m>(c: &Call<'_, '_, 'm>, f: impl FnOnce(V<'m>) -> V<'m>) -> Result<Values<'m>> {
     formula(c, |v| f(v.cast(wide(v.dtype()))).cast(v.dtype()))
 }
@@ -19,7 +19,7 @@ pub fn tan<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
 }
 
 pub fn sinh<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
-    // e^x / 2 as e^(x - log 2), which is there where e^x is infinite.
+    // e^x / 2 as e^(x - log 2), which can be finite where e^x is infinite.
     let large = |v: V<'m>| ((v - LN_2).exp()) - ((-v - LN_2).exp());
     widened(c, |v| {
         let less = v.unary(Op::Expm1);
@@ -56,7 +56,7 @@ pub fn asinh<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         let (size, sign) = (v.abs(), v.unary(Op::Sign));
         let square = size * size;
         let small = (size + square / (1.0 + (square + 1.0).sqrt())).unary(Op::Log1p);
-        // Where the square is infinite, or loses nothing by being alone.
+        // Where the square is infinite, or the terms beside it are negligible.
         let large = size.log() + LN_2;
         let y = sign * size.gt(1e9).select(large, small);
         v.eq(0.0).or(v.ne(v)).select(v, y)
@@ -120,7 +120,7 @@ pub fn digamma<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
             sum = sum + *a / at;
         }
         let y = log_t + slope / sum - 7.0 / t;
-        // The part beyond a whole number has the same cotangent, and fewer digits to lose.
+        // The fractional part has the same cotangent, and fewer digits to lose.
         let angle = (v + (v + 0.5).unary(Op::Floor).abs()) * PI;
         let reflected = y - PI * angle.unary(Op::Cos) / angle.unary(Op::Sin);
         let y = v.lt(0.5).select(reflected, y);
@@ -129,7 +129,7 @@ pub fn digamma<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     })
 }
 
-/// The next number towards another one.
+/// The next representable number towards another one.
 pub fn next_after<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let to = c.x[1].v;
     formula(c, |v| {

@@ -1,4 +1,4 @@
-//! Loops: unrolled where their rounds are known and few, else a node whose condition and round are programs of their own.
+//! Loops: unrolled where their rounds are known and few, else a node whose condition and body are graphs of their own.
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -15,7 +15,7 @@ use smallvec::smallvec;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Operations that a loop may become when it is unrolled. What is unrolled fuses from round to round.
+/// The most operations that a loop is unrolled to. Unrolled rounds fuse with each other.
 const MAX_UNROLLED: usize = 4096;
 
 pub fn while_loop<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
@@ -44,24 +44,24 @@ fn check_round(next: &[Value], state: &[Value]) -> Result<()> {
     }
 }
 
-/// What a region sees of the program around it.
+/// A value that a region captures from the program around it.
 enum Captured {
     Operand(usize, DType),
-    /// All elements of a value of these sizes.
+    /// The number that all elements of a value of these sizes equal.
     Number(Array, Ty),
 }
 
-/// As a loop carries a value: complex numbers as pairs.
+/// A value in the form that a loop carries: complex numbers as pairs.
 fn carried<'m>(x: &Value<'m>) -> V<'m> {
     if x.dtype.is_complex() { x.v.pairs() } else { x.v }
 }
 
-/// What [`carried`] stands for.
+/// The inverse of [`carried`].
 fn value<'m>(v: V<'m>, dtype: DType) -> Value<'m> {
     Value::new(if dtype.is_complex() { v.paired() } else { v }, dtype)
 }
 
-/// Operands of the node: the state that changes, the rest of it, what its regions see, their large constants.
+/// The loop as a node. Its operands: the state that changes, the rest of it, the captured values, the regions' large constants.
 fn rolled<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     if c.scope.lifted {
         return invalid!(
@@ -72,7 +72,7 @@ fn rolled<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let mut free = Free::default();
     regions.iter().for_each(|region| free.look(region));
     let mut operands: Vec<V> = c.x.iter().map(carried).collect();
-    // In the order of the text: what is built does not depend on the order of a map.
+    // In the order of the text, so that the graph does not depend on the order of a map.
     let mut captured: Vec<(&str, Vec<Captured>)> = Vec::new();
     for &name in &free.found {
         let mut capture = |x: &Value<'m>| match c.lowering.splat(x.v) {
@@ -85,7 +85,7 @@ fn rolled<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
         let all = c.scope.all_of(name)?.iter().map(&mut capture).collect();
         captured.push((name.name, all));
     }
-    // In a branch that is not taken it may never end.
+    // In a branch that is not taken, the loop may never end.
     let taken = c.lowering.taken.get().map(|taken| {
         operands.push(taken);
         operands.len() - 1
@@ -99,7 +99,7 @@ fn rolled<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     if !condition.nodes.iter().zip(live).any(reads) {
         return invalid!("a loop that never ends");
     }
-    // What a round gives back as it was is only read.
+    // State that a round returns unchanged is only read.
     let stays: Vec<bool> = (0..c.x.len()).map(|k| is_input(&round, k)).collect();
     let mut order: Vec<usize> = (0..operands.len()).collect();
     order.sort_by_key(|&i| i >= stays.len() || stays[i]);
@@ -131,7 +131,7 @@ fn is_input(graph: &Graph, k: usize) -> bool {
     maker.op == Op::Input && maker.attrs[0].int() == k as i64
 }
 
-/// Region `n` as a graph whose inputs are the operands, then constants; with `and`, true where that operand is, too.
+/// Region `n` as a graph whose inputs are the operands, then constants; with `and`, the result holds only if that operand does.
 fn part(
     c: &Call,
     n: usize,
@@ -169,7 +169,7 @@ fn part(
 /// Names that regions use and do not define, in order.
 #[derive(Default)]
 struct Free<'a> {
-    /// How often each is defined where the walk is.
+    /// Number of definitions of each name that are visible at the walk's position.
     defined: HashMap<&'a str, usize>,
     seen: HashSet<&'a str>,
     found: Vec<Name<'a>>,

@@ -17,15 +17,15 @@ use smallvec::smallvec;
 struct Windows {
     sizes: Dims,
     strides: Dims,
-    /// Between elements of the operand.
+    /// Dilations of the operand.
     base: Dims,
-    /// Between elements of a window.
+    /// Dilations of the windows.
     dilations: Dims,
     low: Dims,
     high: Dims,
 }
 
-/// Larger windows, strides and paddings mean nothing; so sums of them cannot overflow.
+/// Larger windows, strides and paddings are meaningless; with this bound their sums cannot overflow.
 const LIMIT: i64 = 1 << 31;
 
 impl Windows {
@@ -54,12 +54,12 @@ impl Windows {
         [self.low[d], self.high[d], self.base[d] - 1]
     }
 
-    /// Dimensions in which a window is more than an element.
+    /// Dimensions in which windows have several elements, or a stride.
     fn moving(&self) -> Vec<usize> {
         (0..self.sizes.len()).filter(|&d| self.sizes[d] > 1 || self.strides[d] > 1).collect()
     }
 
-    /// How many windows a padded dimension has.
+    /// Number of windows of a padded dimension.
     fn count(&self, d: usize, padded: i64) -> i64 {
         let reach = (self.sizes[d] - 1) * self.dilations[d] + 1;
         if padded < reach { 0 } else { (padded - reach) / self.strides[d] + 1 }
@@ -116,7 +116,7 @@ pub fn reduce_window<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     c.merge(body, &inits, &values)
 }
 
-/// Windows along one dimension, put together of windows of 1, 2, 4, … elements.
+/// Reduces windows along one dimension, composed of windows of 1, 2, 4, … elements.
 fn along<'m>(
     c: &Call<'_, '_, 'm>,
     values: Values<'m>,
@@ -167,7 +167,7 @@ fn along<'m>(
     Ok(values.iter().map(|x| x.map(every)).collect())
 }
 
-/// Of all elements up to each, or from each on.
+/// Folds all elements up to each, or from each on. `None`: the windows are others.
 fn running<'m>(v: V<'m>, op: Op, windows: &Windows) -> Option<V<'m>> {
     let sizes = v.sizes();
     let [d] = windows.moving()[..] else { return None };
@@ -186,7 +186,7 @@ fn running<'m>(v: V<'m>, op: Op, windows: &Windows) -> Option<V<'m>> {
     }
 }
 
-/// By the primitives of pooling, if windows move along one to three dimensions.
+/// Reduces by the primitives of pooling, if windows move along one to three dimensions.
 fn pooled<'m>(v: V<'m>, init: V<'m>, op: Op, windows: &Windows) -> Result<Option<V<'m>>> {
     let moving = windows.moving();
     if !matches!(op, Op::Add | Op::Max | Op::Min) || !(1..=3).contains(&moving.len()) {
@@ -196,7 +196,7 @@ fn pooled<'m>(v: V<'m>, init: V<'m>, op: Op, windows: &Windows) -> Result<Option
     if dtype == crate::dtype::DType::Bool || op == Op::Min && !dtype.is_float() {
         return Ok(None);
     }
-    // The primitives pad alike on both sides, by at most half a window.
+    // The primitives pad both sides equally, by at most half a window.
     let own = (0..v.rank()).all(|d| {
         let [low, high, interior] = windows.pads(d);
         low == high
@@ -276,7 +276,7 @@ impl Planes {
     }
 }
 
-/// The gradient of a maximum over windows: each number of `source` goes where its window has its first largest element.
+/// The gradient of a maximum over windows: each number of `source` is added at the first largest element of its window.
 pub fn select_and_scatter<'m>(c: &Call<'_, '_, 'm>) -> Result<Values<'m>> {
     let [x, source, init] = [c.x[0], c.x[1], c.x[2]];
     let select = c.region(0)?;

@@ -1,5 +1,5 @@
 //! The pretty form of operations: operands, words, lists and options in the order that each operation has them, then types.
-//! One grammar for all of them, which gives what the generic form has.
+//! One grammar for all of them, with the same results as the generic form.
 
 use super::{operand, operations, typed_name, types};
 use crate::error::Result;
@@ -32,7 +32,7 @@ pub fn form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
                 op.attrs.push(("ranges", Attribute::List(ranges)));
             }
             b':' => break,
-            // What ends here returns nothing.
+            // A return that ends here returns nothing.
             b'}' if is_return(op.name) => return Ok(()),
             _ => {
                 let at = c.at;
@@ -69,7 +69,7 @@ pub fn form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
     c.expect(":")?;
     types(c, op)?;
     if op.name == "stablehlo.reduce" {
-        // Operands and where they begin take turns here; in the generic form all operands come first.
+        // Operands and initial values alternate here; in the generic form all operands come first.
         let turn = |n: usize| op.operands.iter().skip(n).step_by(2).copied();
         op.operands = turn(0).chain(turn(1)).collect();
     }
@@ -86,7 +86,7 @@ pub fn form<'a>(c: &mut Cursor<'a>, op: &mut Operation<'a>) -> Result<()> {
         }
     }
     if c.eat_word("reducer") {
-        // Of every operand a pair: all the first ones come before all the second ones.
+        // Each operand has a pair of arguments; in the region all the first ones precede all the second ones.
         let (mut args, mut seconds) = (Vec::new(), Vec::new());
         while c.eat("(") {
             let at = c.at;

@@ -35,7 +35,7 @@ const Natives& natives() {
   return found;
 }
 
-// The arguments of an attention operation; owns the views that they point to.
+// The arguments of an attention operation; owns the views to which they point.
 class Arguments {
  public:
   void tensor(const at::Tensor& tensor) {
@@ -125,8 +125,8 @@ attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
   const DispatchBelowAutograd guard;
   const int64_t batch = query.size(0), heads = query.size(1), length = query.size(2),
                 width = value.size(3);
-  // Laid out as the query, so that heads which were split from one width merge back by a view; in
-  // rows where the query's are scattered, as PyTorch's formula for such does it.
+  // Laid out like the query, so that heads split from one width merge back by a view; row-major
+  // where the query's rows are scattered, as in PyTorch's formula for that case.
   const c10::SmallVector<int64_t, 4> sizes{batch, heads, length, width};
   c10::DimVector strides = c10::contiguous_strides(sizes);
   if (query.stride(3) == 1 || query.size(3) == 1) {
@@ -147,7 +147,7 @@ attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& valu
   const std::array<torchacc_view, 2> outputs{view_of(*out.unsafeGetTensorImpl()),
                                              view_of(*logsumexp.unsafeGetTensorImpl())};
   record_native(*natives().forward, arguments.get(), outputs);
-  // Without dropout too: PyTorch's compiler has the two among the tensors that it keeps.
+  // Also without dropout: PyTorch's compiler has the two among the tensors that it keeps.
   return {out,
           logsumexp,
           at::Tensor(),
@@ -170,7 +170,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
       !grad_input_mask[3],
       "acc: fused attention has no gradient for its mask; use the math backend of attention");
   const DispatchBelowAutograd guard;
-  // As PyTorch's CPU lays them out, so that the heads' widths merge back by a view.
+  // Laid out as on PyTorch's CPU, so that the heads' widths merge back by a view.
   const auto by_heads = [](const at::Tensor& tensor) {
     return at::empty_like(tensor.transpose(1, 2), at::MemoryFormat::Contiguous).transpose(1, 2);
   };

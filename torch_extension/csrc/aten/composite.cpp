@@ -1,4 +1,4 @@
-// Operators that PyTorch routes to names of their own for devices like this one.
+// Operators for which PyTorch has separate names on devices like this one.
 #include <ATen/ExpandUtils.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addr_native.h>
@@ -40,7 +40,7 @@ at::Tensor biased(const at::Tensor& gates, const std::optional<at::Tensor>& bias
 
 }  // namespace
 
-// A composition, whose parts do not know what the CPU's kernel refuses.
+// A composition, whose parts do not make the checks of the CPU's kernel.
 at::Tensor addr(const at::Tensor& self, const at::Tensor& vec1, const at::Tensor& vec2,
                 const at::Scalar& beta, const at::Scalar& alpha) {
   check_factor(beta, "beta", self, vec1, vec2);
@@ -55,8 +55,8 @@ at::Tensor& addr_out(const at::Tensor& self, const at::Tensor& vec1, const at::T
   return at::native::math_addr_out(self, vec1, vec2, beta, alpha, out);
 }
 
-// PyTorch leaves negative classes to the scatter, which has no place to miss where all are: their
-// largest then says that there are no classes. Both ends come with one read.
+// PyTorch leaves negative classes to the scatter, which finds no index out of range if all are
+// negative: the largest then says that there are no classes. One read gets both ends.
 at::Tensor one_hot(const at::Tensor& self, int64_t num_classes) {
   if (num_classes == -1 && self.scalar_type() == at::kLong && self.numel() != 0) {
     const auto [least, most] = at::aminmax(self);
@@ -68,11 +68,11 @@ at::Tensor one_hot(const at::Tensor& self, int64_t num_classes) {
   return at::native::one_hot(self, num_classes);
 }
 
-// There are no nested tensors on the device, and PyTorch's encoder makes one of what is aligned: it
-// would without `torchacc/adapters/encoder.py`.
+// The device has no nested tensors, and PyTorch's encoder would make one of an aligned batch
+// without `torchacc/adapters/encoder.py`.
 bool is_left_aligned(const at::Tensor&, const at::Tensor&) { return false; }
 
-// (self, mask). What is read is the mask, not what it selects from.
+// (self, mask). Reads the mask, not the tensor from which it selects.
 void masked_select(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::Tensor self = torch::jit::peek(*stack, 0, 2).toTensor();
   const at::Tensor mask = torch::jit::peek(*stack, 1, 2).toTensor();
@@ -82,12 +82,12 @@ void masked_select(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
   const auto [where, from] = at::expand_outplace(mask, self, "masked_select");
   torch::jit::drop(*stack, 2);
-  // A number has no dimension to be selected along.
+  // A number has no dimension along which to select.
   const auto lined = [](const at::Tensor& one) { return one.dim() == 0 ? one.view({1}) : one; };
   stack->emplace_back(at::index(lined(*from), {lined(*where)}));
 }
 
-// (self, other). Two integers say nothing of the default dtype, which the result has.
+// (self, other). Two integers do not tell the default dtype, which is the result's.
 void ldexp(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const at::Tensor self = torch::jit::peek(*stack, 0, 2).toTensor();
   const at::Tensor other = torch::jit::peek(*stack, 1, 2).toTensor();
@@ -96,15 +96,15 @@ void ldexp(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   };
   if (is_whole(self) && is_whole(other) && c10::get_default_dtype_as_scalartype() != at::kFloat) {
     torch::jit::peek(*stack, 0, 2) = self.to(c10::get_default_dtype());
-    // PyTorch takes a bool beside a bool only.
+    // Beside a bool, PyTorch takes only a bool.
     if (other.scalar_type() == at::kBool) torch::jit::peek(*stack, 1, 2) = other.to(at::kInt);
   }
   record_boxed(op, stack);
 }
 
 // (grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq,
-// mode, sparse, per_sample_weights, padding_idx). By frequency the CPU's kernel divides in a way of
-// its own, and what is sparse is no result of a program.
+// mode, sparse, per_sample_weights, padding_idx). By frequency, the CPU's kernel divides in a way
+// of its own; a sparse gradient cannot be a result of a program.
 void embedding_bag_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   constexpr size_t kArguments = 12, kByFrequency = 7, kSparse = 9;
   if (torch::jit::peek(*stack, kByFrequency, kArguments).toBool() ||
@@ -122,7 +122,7 @@ void convolution_overrideable(const c10::OperatorHandle&, torch::jit::Stack* sta
 void convolution_backward_overrideable(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   static const auto op = find("aten::convolution_backward");
   // (grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups,
-  // output_mask); convolution_backward wants the bias' size after the weight.
+  // output_mask); convolution_backward takes the bias' size after the weight.
   constexpr size_t kArguments = 10;
   const size_t first = stack->size() - kArguments;
   const at::Tensor weight = (*stack)[first + 2].toTensor();

@@ -24,8 +24,8 @@
 namespace torchacc {
 namespace {
 
-// Whether the library converts elements of one type to the other; the rest it only stores and
-// moves.
+// Whether the library converts elements of one type to the other; it only stores and moves other
+// types.
 bool are_convertible(c10::ScalarType one, c10::ScalarType other) {
   const auto all = [&](bool (*holds)(torchacc_dtype)) {
     return holds(to_dtype(one)) && holds(to_dtype(other));
@@ -42,13 +42,13 @@ bool covers_storage(const at::Tensor& tensor) {
          tensor.nbytes() != 0 && tensor.nbytes() == tensor.storage().nbytes();
 }
 
-// The bools 0 and 1 of those that are true for any byte but 0.
+// The bools as 0 and 1, if true may be any non-zero byte.
 at::Tensor plain_bools(const at::Tensor& tensor) {
   return has_other_bools(tensor) ? at::ne(tensor.view(at::kByte), 0) : tensor;
 }
 
-// The same elements without the lazy bits; on the device the bits of the result must agree with the
-// target's.
+// The same elements without the lazy bits; on the device, the bits of the result must agree with
+// those of the target.
 at::Tensor with_bits_of(const at::Tensor& source, const at::Tensor& target) {
   at::Tensor plain = source;
   if (source.is_conj() != (target.is_conj() && source.is_complex())) {
@@ -75,7 +75,7 @@ void write_all(const at::Tensor& cpu, const at::Tensor& target) {
 
 void move_to_device(const at::Tensor& source, const at::Tensor& target);
 
-// PyTorch copies nothing then, though elements overlap.
+// If both show the same memory PyTorch copies nothing, even if elements overlap.
 bool shows_the_same(const at::Tensor& source, const at::Tensor& target) {
   return target.is_alias_of(source) && target.storage_offset() == source.storage_offset() &&
          target.sizes() == source.sizes() && target.strides() == source.strides() &&
@@ -96,11 +96,11 @@ void device_to_device(const at::Tensor& source, const at::Tensor& target) {
   }
   if (plain.device() != target.device()) return move_to_device(download(plain), target);
   static const auto copy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
-  // The conversion happens on what is stored: the bits already agree.
+  // Converts the stored elements: the bits already agree.
   record(copy, target, plain, false);
 }
 
-// A new tensor shows what it stores as `tensor` does.
+// Gives a new tensor the lazy bits of `tensor`.
 void set_bits_of(const at::Tensor& made, const at::Tensor& tensor) {
   if (tensor.is_conj()) made._set_conj(true);
   if (tensor.is_neg()) made._set_neg(true);
@@ -144,12 +144,12 @@ torchacc_error* read_natively(void* user, const torchacc_device* device, void* m
   });
 }
 
-// Whether tensors of `device` and the context's cross without the host.
+// Whether tensors cross between `device` and the context without the host.
 bool is_native(c10::Device device) {
   return native_device().has_value() && native_device()->type() == device.type();
 }
 
-// Writes all of a tensor that covers its storage.
+// Writes a whole tensor that covers its storage.
 void write_whole(const at::Tensor& source, const at::Tensor& target) {
   if (is_native(source.device())) {
     Crossing crossing{source, target};
@@ -168,7 +168,7 @@ void write_whole(const at::Tensor& source, const at::Tensor& target) {
   write_all(packed, target);
 }
 
-// From another device of PyTorch's, at once: the source may change then.
+// Copies from another PyTorch device, at once: the source may change afterwards.
 void move_to_device(const at::Tensor& source, const at::Tensor& target) {
   if (covers_storage(target)) return write_whole(source, target);
   const at::Tensor staged = make_tensor(target.sizes(), c10::contiguous_strides(target.sizes()),
@@ -197,7 +197,7 @@ void read_bytes(const at::Tensor& tensor, int64_t first_element, void* to, size_
 at::Tensor download_with(const at::Tensor& tensor, Read read) {
   const auto options = tensor.options().device(at::kCPU);
   if (tensor.numel() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
-  // Strides are never negative, so the view starts at its own offset.
+  // Strides are never negative, so the view starts at the tensor's offset.
   const size_t nbytes =
       at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize());
   at::Tensor bytes = at::empty({static_cast<int64_t>(nbytes)}, options.dtype(at::kByte));
@@ -248,7 +248,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
   if (target.numel() == 0) return target;
   if (shows_the_same(source, target)) return target;
   if (has_other_bools(target) && source.is_cpu() && source.scalar_type() == at::kBool) {
-    // As they are: bools that come from the host become 0 and 1.
+    // Copies the bytes: as bools, values from the host would become 0 and 1.
     copy_from(source.view(at::kByte), target.view(at::kByte), false);
     return target;
   }

@@ -1,4 +1,4 @@
-// Moving tensors between the host and the device.
+// Copies between the host and the device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,17 +10,17 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool no
 at::Tensor copy_from_and_resize(const at::Tensor& source, const at::Tensor& target);
 at::Scalar local_scalar_dense(const at::Tensor& tensor);
 
-// Whether what a tensor stores are its numbers: not for one that is conjugate or negative by a
-// flag, nor for bools whose bytes another type may have written.
+// Whether a tensor stores its numbers as they are: not if it is lazily conjugated or negated, or
+// has bools whose bytes another type may have written.
 bool is_plain(const at::Tensor& tensor);
 // The same numbers, stored as they are.
 at::Tensor plain(const at::Tensor& tensor);
 
 // A CPU tensor with the sizes and strides of a device tensor. Waits for the value.
 at::Tensor download(const at::Tensor& tensor);
-// The same, but cuts nothing: waits until somebody has. For a thread of its own.
+// Like `download`, but cuts nothing: waits until another thread has cut. For a separate thread.
 at::Tensor download_after_cut(const at::Tensor& tensor);
-// Sees to it that the value gets computed; does not wait for it.
+// Makes sure that the value gets computed; does not wait for it.
 void request(const at::Tensor& tensor);
 // A new device tensor with the value of a CPU tensor.
 at::Tensor upload(const at::Tensor& tensor, c10::DeviceIndex device);

@@ -1,5 +1,5 @@
-// Products, whose derivatives PyTorch has in forms that read whether an element is 0. Gradients of
-// gradients, derivatives forward and those of complex numbers are PyTorch's.
+// Products: PyTorch's derivatives of these read whether an element is 0. Second and forward-mode
+// derivatives, and those of complex numbers, are PyTorch's.
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -30,12 +30,12 @@ bool is_differentiated(const at::Tensor& tensor) {
   return (at::GradMode::is_enabled() && tensor.requires_grad()) || has_tangent(tensor);
 }
 
-// PyTorch's own kernel of autograd, which is that of all devices.
+// PyTorch's own autograd kernel, the one of all devices.
 c10::DispatchKeySet with_pytorchs_autograd(c10::DispatchKeySet keys) {
   return (keys & c10::after_autograd_keyset).add(c10::DispatchKey::AutogradOther);
 }
 
-// What is multiplied: one dimension, or all.
+// The dimension over which elements are multiplied, or all.
 struct Factors {
   std::optional<int64_t> dim;
   bool keepdim;
@@ -75,7 +75,7 @@ class Product : public torch::autograd::Function<Product> {
     if (is_differentiable || !is_plain(of_product)) {
       const at::AutoGradMode graph(true);
       const Factors factors{dim, keepdim, of_product.scalar_type()};
-      // Those of the tensor itself may hold some that this operator falls through.
+      // The tensor's own keys may include some that this operator falls through.
       const auto keys = static_cast<uint64_t>(context->saved_data["keys"].toInt());
       const at::Tensor product = factors.product(
           with_pytorchs_autograd(c10::DispatchKeySet(c10::DispatchKeySet::RAW, keys)), x);
@@ -122,7 +122,7 @@ at::Tensor prod_dim(c10::DispatchKeySet keys, const at::Tensor& self, int64_t di
 
 at::Tensor cumprod_backward(const at::Tensor& grad, const at::Tensor& input, int64_t dim,
                             const at::Tensor& output) {
-  // PyTorch's gives a product of one element its gradient as it is.
+  // PyTorch returns the gradient itself for a product of one element.
   bool is_pytorchs = input.numel() <= 1 || input.size(dim) == 1;
   for (const at::Tensor* one : {&grad, &input, &output})
     is_pytorchs |= is_differentiated(*one) || !is_plain(*one);

@@ -1,5 +1,5 @@
-// What nn.MultiheadAttention and nn.TransformerEncoderLayer call in evaluation, which PyTorch has
-// as kernels of its own devices: here as the operators that it stands for.
+// Operators that nn.MultiheadAttention and nn.TransformerEncoderLayer call in evaluation. PyTorch
+// has kernels for them on its own devices; here they are the compositions that they stand for.
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
@@ -18,7 +18,7 @@ namespace {
 
 using Mask = std::optional<at::Tensor>;
 
-// PyTorch's types of masks.
+// PyTorch's mask types.
 constexpr int64_t kOfPlaces = 0;   // [length, length]
 constexpr int64_t kOfPadding = 1;  // [batch, length]
 
@@ -27,8 +27,8 @@ void check_sizes(const at::Tensor& tensor, at::IntArrayRef sizes, const char* na
               tensor.sizes());
 }
 
-// Where attention does not look: true places, in a form that broadcasts to [batch, heads, length,
-// length]. Numbers other than 0 are true, as in PyTorch's kernels.
+// The positions that attention must not see, as true, in a shape that broadcasts to [batch, heads,
+// length, length]. Numbers other than 0 are true, as in PyTorch's kernels.
 at::Tensor unseen(const at::Tensor& mask, std::optional<int64_t> type, at::IntArrayRef scores) {
   const at::Tensor places = mask.to(at::kBool);
   if (mask.dim() == 2 && type == kOfPlaces) {
@@ -87,7 +87,7 @@ std::tuple<at::Tensor, at::Tensor> multi_head_attention(
   } else {
     const Mask seen = hidden.has_value() ? std::optional(hidden->logical_not()) : std::nullopt;
     context = at::scaled_dot_product_attention(q, k, v, seen);
-    // What may look nowhere is 0 to that; PyTorch's kernel has no number there.
+    // For a query that sees no key, the attention gives 0, PyTorch's kernel NaN.
     if (hidden.has_value()) {
       context = context.masked_fill(hidden->all(-1, /*keepdim=*/true),
                                     std::numeric_limits<double>::quiet_NaN());

@@ -16,7 +16,7 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
-// Checks what every factory function shares; returns the device to allocate on.
+// Does the checks that all factory functions share; returns the device to allocate on.
 c10::Device device_for(std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                        std::optional<at::Device> device, std::optional<bool> pin_memory) {
   TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided, kNoSparse);
@@ -26,8 +26,8 @@ c10::Device device_for(std::optional<at::ScalarType> dtype, std::optional<at::La
   return {c10::DeviceType::PrivateUse1, normalize_device(index)};
 }
 
-// Lets `fill` write `size` numbers into `out`, which keeps its shape if it has as many elements, as
-// on the CPU.
+// Lets `fill` write `size` numbers into `out`, which keeps its shape if it has that many elements,
+// as on the CPU.
 template <class Fill>
 at::Tensor& fill_in_order(at::Tensor& out, int64_t size, Fill fill) {
   if (out.numel() != size) out.resize_({size});
@@ -44,7 +44,7 @@ at::Tensor& fill_in_order(at::Tensor& out, int64_t size, Fill fill) {
   return out;
 }
 
-// As on the CPU: of integers between ends that are whole. The end is an element.
+// As on the CPU: the integers between whole ends. The end is included.
 template <class Number, class Wide = Number>
 int64_t range_size(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step) {
   const Wide each = step.to<Number>();
@@ -73,18 +73,18 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
                                            c10::dtype_or_default(dtype));
 }
 
-// A tensor that only says "zero" would reach CPU kernels as a null pointer.
+// A tensor that is only marked as zero would reach CPU kernels as a null pointer.
 at::Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                                  std::optional<at::Layout> layout, std::optional<at::Device> device,
                                  std::optional<bool> pin_memory) {
   return at::zeros(size, dtype, layout, device, pin_memory);
 }
 
-// The size depends on the values, so the out= tensor gets it here; the recorder then sees an
+// The size depends on the values, so the out= tensor is resized here; the recorder then sees an
 // operator whose shapes are those of its arguments.
 at::Tensor& arange_out(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
                        at::Tensor& out) {
-  // As on the CPU: from ends that are whole where the elements are of 64 bits.
+  // As on the CPU: from whole ends if the elements have 64 bits.
   const int64_t size = out.scalar_type() == at::kLong
                            ? at::native::compute_arange_size<int64_t>(start, end, step)
                            : at::native::compute_arange_size<double>(start, end, step);

@@ -21,7 +21,7 @@ std::optional<at::Tensor> tensor_of(const c10::IValue& value) {
 
 at::Tensor saturated(const at::Tensor& source, c10::ScalarType type) {
   const c10::ScalarType from = source.scalar_type();
-  // Of integers with 8 bits none is too large.
+  // No integer of 8 bits is too large.
   const bool is_narrow = c10::isIntegralType(from, /*includeBool=*/true) && source.itemsize() == 1;
   if (type != kSaturating || from == type || is_narrow || !float8_saturates()) return source;
   static const auto largest = static_cast<int64_t>(std::numeric_limits<c10::Float8_e4m3fn>::max());
@@ -41,7 +41,7 @@ void scaled_product(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       is_given ? type.toScalarType() : argument("self")->toTensor().scalar_type();
   if (made_type != kSaturating || !float8_saturates()) return record_boxed(op, stack);
 
-  // The sum in f32; what follows it is done here, and rounded by a conversion.
+  // Computes the sum in f32, then applies bias and scale here, and rounds by a conversion.
   type = static_cast<int64_t>(at::kFloat);
   c10::IValue& given_bias = *argument("bias");
   const auto bias = tensor_of(given_bias);

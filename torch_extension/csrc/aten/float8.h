@@ -1,4 +1,4 @@
-// Conversions to 8-bit floats, as the PyTorch that is there does them.
+// Conversions to 8-bit floats, as the installed PyTorch does them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,8 +7,8 @@
 
 namespace torchacc {
 
-// What to convert to `type` instead of `source`, so that numbers beyond the largest become it where
-// PyTorch does that: the library makes NaN of them.
+// The tensor to convert to `type` instead of `source`. Numbers beyond the largest are clamped if
+// PyTorch saturates them: the library makes NaN of them.
 at::Tensor saturated(const at::Tensor& source, c10::ScalarType type);
 
 // aten::_scaled_mm and aten::_scaled_mm_v2, and their out= forms.

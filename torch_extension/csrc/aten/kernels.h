@@ -1,4 +1,4 @@
-// The kernels that registration.cpp binds to operator names. Everything not here goes through the
+// The kernels that registration.cpp binds to operator names. All other operators go through the
 // recorder.
 #pragma once
 

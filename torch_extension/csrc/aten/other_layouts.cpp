@@ -1,4 +1,5 @@
-// Operators on tensors that are not dense, which PyTorch would say could not run.
+// Errors for operators on tensors that are not dense, which PyTorch would only report as not
+// runnable.
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
@@ -23,7 +24,8 @@ TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { m.fallback(refusal<kNoSparse>()
 TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) { m.fallback(refusal<kNoNested>()); }
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(refusal<kNoQuantized>()); }
 
-// One that a copy to the device or a view has made. Autograd asks where an error ends the process.
+// The sizes of a nested tensor that a copy to the device or a view has made. Autograd asks for
+// them, where an error ends the process.
 at::Tensor nested_sizes(const at::Tensor& self) {
   return at::native::get_nested_tensor_impl(self)->get_nested_sizes();
 }
@@ -32,8 +34,8 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   m.impl("_nested_tensor_size", &nested_sizes);
 }
 
-// What makes compressed tensors of dense ones: by the layout asked for, not by that of its
-// operands.
+// Operators that make compressed tensors of dense ones: dispatched by the requested layout, not by
+// their operands'.
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
   for (const char* name :
        {"sparse_compressed_tensor.comp_plain_value_size",
@@ -44,7 +46,7 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
   }
 }
 
-// What makes nested tensors of dense ones.
+// Operators that make nested tensors of dense ones.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : {"_nested_from_padded", "_nested_from_padded_and_nested_example",
                            "_nested_tensor_from_mask", "_nested_tensor_from_tensor_list",

@@ -101,7 +101,7 @@ at::Tensor Packing::filled(const at::Tensor& batch, const at::Tensor& value) con
 
 namespace {
 
-// A batch and the steps behind it, up to so many.
+// A batch extended to `time` steps by `value`.
 at::Tensor lengthened(const at::Tensor& batch, int64_t time, const at::Tensor& value) {
   if (batch.size(0) == time) return batch;
   auto sizes = batch.sizes().vec();
@@ -109,7 +109,7 @@ at::Tensor lengthened(const at::Tensor& batch, int64_t time, const at::Tensor& v
   return at::cat({batch, value.expand(sizes)});
 }
 
-// Whether a tensor is one of the device that nobody transforms.
+// Whether a tensor is on the device and has no transform.
 bool is_plain(const at::Tensor& tensor) {
   return tensor.is_privateuseone() && !at::isTensorSubclassLike(tensor);
 }

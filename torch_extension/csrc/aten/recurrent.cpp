@@ -1,5 +1,5 @@
-// Recurrent layers over whole sequences: one recorded operation for each direction of a layer,
-// where PyTorch has one for every step of devices that it does not know.
+// Recurrent layers over whole sequences: one recorded operation per direction of a layer, where
+// PyTorch goes step by step on devices that it does not know.
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
@@ -71,7 +71,7 @@ const Natives& natives() {
 
 using Tensors = std::array<at::Tensor, 3>;
 
-// Records one of them: three results of these sizes.
+// Records `op` with three results of these sizes.
 Tensors record_layer(torchacc_op op, std::initializer_list<at::Tensor> operands, Cell cell,
                      bool reverse, std::array<c10::SmallVector<int64_t, 3>, 3> sizes) {
   c10::SmallVector<torchacc_view, 7> views;
@@ -95,10 +95,10 @@ Tensors record_layer(torchacc_op op, std::initializer_list<at::Tensor> operands,
 }
 
 struct State {
-  at::Tensor hidden, more;  // the cell of an LSTM; of a GRU the bias that its reset gate multiplies
+  at::Tensor hidden, more;  // the cell of an LSTM; for a GRU the bias multiplied by the reset gate
 };
 
-// A layer step by step, in differentiable operators: its outputs, and the state it leaves.
+// A layer step by step, in differentiable operators: its outputs, and its final state.
 std::pair<at::Tensor, State> steps(const at::Tensor& gates, const at::Tensor& weights, State state,
                                    Cell cell, bool reverse) {
   const auto given = gates.unbind(0);
@@ -129,9 +129,9 @@ std::pair<at::Tensor, State> steps(const at::Tensor& gates, const at::Tensor& we
   return {at::stack(outputs), state};
 }
 
-// gates [time, batch, gates * units] of the input, weights [gates * units, units], the states
-// [batch, units] before the first step, and of a GRU the bias [units] that its reset gate
-// multiplies: outputs [time, batch, units], and the last cell of an LSTM.
+// Takes gates [time, batch, gates * units] of the input, weights [gates * units, units], the states
+// [batch, units] before the first step, and for a GRU the bias [units] that its reset gate
+// multiplies. Returns outputs [time, batch, units], and the last cell of an LSTM.
 class Layer : public torch::autograd::Function<Layer> {
  public:
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
@@ -193,7 +193,7 @@ class Layer : public torch::autograd::Function<Layer> {
   }
 
  private:
-  // For gradients of gradients, and for many gradients at once: those of the steps, which are
+  // For second derivatives, and for several gradients at once: differentiates the steps, which are
   // computed again.
   static torch::autograd::variable_list step_by_step(
       const torch::autograd::variable_list& saved, const torch::autograd::variable_list& gradients,
@@ -230,7 +230,7 @@ struct Weights {
   std::optional<at::Tensor> input_bias, hidden_bias;
 };
 
-// Number `index` among the layers and their directions.
+// The parameters of direction `index`, counted over all layers.
 Weights weights_of(at::TensorList parameters, bool has_biases, int64_t index) {
   const int64_t each = has_biases ? 4 : 2, first = index * each;
   Weights weights{parameters[first], parameters[first + 1], std::nullopt, std::nullopt};
@@ -241,7 +241,7 @@ Weights weights_of(at::TensorList parameters, bool has_biases, int64_t index) {
   return weights;
 }
 
-// Whether the layer may be one operation: of plain tensors that nobody transforms.
+// Whether the layer can be one operation: if all tensors are plain and without transforms.
 bool whole(const at::Tensor& input, at::TensorList states, at::TensorList parameters) {
   if (!natives().forward || !natives().backward) return false;
   const auto is_plain = [&](const at::Tensor& tensor) {
@@ -253,16 +253,16 @@ bool whole(const at::Tensor& input, at::TensorList states, at::TensorList parame
          std::all_of(parameters.begin(), parameters.end(), is_plain);
 }
 
-// The gates of an LSTM that keep its cell as it is.
+// LSTM gates that keep the cell as it is.
 at::Tensor keeping_gates(int64_t units, const at::TensorOptions& options) {
   const auto infinity = std::numeric_limits<double>::infinity();
   return at::cat({at::full({units}, -infinity, options), at::full({units}, infinity, options),
                   at::zeros({2 * units}, options)});
 }
 
-// One direction of one layer over input [time, batch, width], or [steps, width] of packed ones: its
-// outputs, and the state it leaves. All steps' products of the input are one, and its gradient
-// another.
+// One direction of one layer over input [time, batch, width], or packed steps [steps, width]: its
+// outputs, and its final state. All steps share one product with the input, and one in its
+// gradient.
 std::pair<at::Tensor, State> one_direction(const at::Tensor& input, State state,
                                            const Weights& weights, Cell cell, bool reverse,
                                            bool is_whole, const Packing* packing) {
@@ -290,8 +290,8 @@ std::pair<at::Tensor, State> one_direction(const at::Tensor& input, State state,
   if (!is_whole) return steps(gates, weights.hidden, state, cell, reverse);
   const c10::ScalarType given = gates.scalar_type();
   const c10::ScalarType dtype = given == at::kDouble ? at::kDouble : at::kFloat;
-  // Where there is nothing more, another one stands for it: undefined tensors are none of
-  // autograd's.
+  // If the cell has no such state, another tensor takes its place: autograd does not take undefined
+  // tensors.
   const at::Tensor& more = has_more(cell) ? state.more : state.hidden;
   auto results =
       Layer::apply(gates.to(dtype), weights.hidden.to(dtype), state.hidden.to(dtype),
@@ -300,8 +300,8 @@ std::pair<at::Tensor, State> one_direction(const at::Tensor& input, State state,
   const at::Tensor last = results[1].to(given);
   if (packing != nullptr)
     return {packing->to_packed(output, reverse), {packing->ends(output), last}};
-  // The gradient reads the outputs, which the program may write to, as it may to those of steps. In
-  // one program with its gradient the copy is the same value.
+  // The gradient reads the outputs, which the program may write to, as with the outputs of steps.
+  // If the gradient is in the same program, the copy is the same value.
   if (output.is_same(results[0]) && output.requires_grad()) output = output.clone();
   return {output, {output.select(0, reverse ? 0 : output.size(0) - 1), last}};
 }
@@ -310,7 +310,7 @@ struct Results {
   at::Tensor output, hidden, cell;
 };
 
-// What PyTorch's operators are called with beside their input.
+// The arguments of PyTorch's operators besides the input.
 struct Layers {
   std::vector<at::Tensor> states, parameters;
   bool has_biases;
@@ -319,7 +319,8 @@ struct Layers {
   bool train, bidirectional;
 };
 
-// Whether it is neither for PyTorch to refuse, in better words than ours, nor has projections.
+// Whether the call is neither one for PyTorch to refuse, with better messages than ours, nor has
+// projections.
 bool are_known(const Layers& layers, int64_t batch) {
   const int64_t rows = layers.count * (layers.bidirectional ? 2 : 1);
   const auto& parameters = layers.parameters;
@@ -330,7 +331,7 @@ bool are_known(const Layers& layers, int64_t batch) {
          });
 }
 
-// Under autocast in its type, as by cuDNN.
+// Casts to the autocast type if autocast is on, like cuDNN.
 std::optional<c10::impl::ExcludeDispatchKeyGuard> converted(at::Tensor& input, Layers& layers) {
   const c10::DeviceType device = input.device().type();
   if (!at::autocast::is_autocast_enabled(device)) return std::nullopt;
@@ -371,7 +372,7 @@ Results results_of(Cell cell, at::Tensor x, const Layers& layers, bool is_whole,
   return {x, at::stack(hidden), cells.empty() ? at::Tensor() : at::stack(cells)};
 }
 
-// Nothing where it is PyTorch's, as empty sequences are.
+// Nothing for calls left to PyTorch, such as those on empty sequences.
 std::optional<Results> layers_of(Cell cell, at::Tensor input, Layers layers, bool batch_first) {
   if (input.dim() != 3 || input.numel() == 0 || !are_known(layers, input.size(batch_first ? 0 : 1)))
     return std::nullopt;
@@ -383,7 +384,7 @@ std::optional<Results> layers_of(Cell cell, at::Tensor input, Layers layers, boo
   return results;
 }
 
-// The same of packed sequences.
+// The same for packed sequences.
 std::optional<Results> packed_layers_of(Cell cell, at::Tensor steps, const at::Tensor& batch_sizes,
                                         Layers layers) {
   if (steps.dim() != 2 || steps.numel() == 0) return std::nullopt;

@@ -18,8 +18,8 @@ bool is_structured(const c10::OperatorHandle& op) {
          op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
-// Pointwise operators that are written as a call of their out= form on a tensor without elements,
-// which would be inferred anew each time.
+// Pointwise operators that are implemented by calling their out= form on a tensor without elements,
+// whose shapes would be inferred anew each time.
 bool is_pointwise_by_out(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
   if (!name.overload_name.empty() || !op.hasTag(at::Tag::pointwise) ||
@@ -32,9 +32,9 @@ bool is_pointwise_by_out(const c10::OperatorHandle& op) {
 }
 
 // For structured operators PyTorch has a default for every backend: infer shapes, allocate, call
-// the out= form. Through it each call would have its shapes inferred twice, so the functional and
-// in-place forms go to the recorder directly. Operators that have such a default but no CPU kernel
-// are compositions (views and copies), which are better recorded as what they are made of.
+// the out= form. It would infer the shapes of each call twice, so the functional and in-place forms
+// go to the recorder directly. Operators that have such a default but no CPU kernel are
+// compositions (views and copies); their parts are recorded instead.
 void record_whole_operators(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
@@ -42,14 +42,14 @@ void record_whole_operators(torch::Library& library) {
     if (name.name.compare(0, kNamespace.size(), kNamespace) != 0) continue;
     const auto op = dispatcher.findOp(name);
     if (!op || !(is_structured(*op) || is_pointwise_by_out(*op))) continue;
-    // Some have a kernel of their own.
+    // Some have a kernel of their own here.
     if (op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;
     const std::string local = c10::toString(name).substr(kNamespace.size());
     library.impl(local.c_str(), recorder());
   }
 }
 
-// Compositions in name only: they read and write memory themselves, or ask for a kernel by the type
+// Compositions in name only: they read and write memory themselves, or choose a kernel by the type
 // of the device. They run on the CPU at once, on copies.
 void run_on_the_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_immediately(*operator_info(op), *stack);
@@ -65,7 +65,8 @@ void add_readers_of_memory(torch::Library& m) {
   }
 }
 
-// Composites of differentiable operators, for both keys: autograd must not stand in front of them.
+// Composites of differentiable operators, registered for both keys: autograd must not stand before
+// them.
 void add_recurrent_layers(torch::Library& m) {
   m.impl("_thnn_fused_lstm_cell", &lstm_cell);
   m.impl("_thnn_fused_gru_cell", &gru_cell);
@@ -150,7 +151,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("one_hot", &one_hot);
   add_readers_of_memory(m);
 
-  // Kept whole instead of PyTorch's decomposition for unknown devices, which may not even know
+  // Recorded whole instead of PyTorch's decomposition for unknown devices, which may not even know
   // them.
   for (const char* name :
        {"embedding", "logsumexp", "native_layer_norm", "native_group_norm", "mish_backward",
@@ -166,7 +167,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   for (const char* name : {"_scaled_mm", "_scaled_mm.out", "_scaled_mm_v2", "_scaled_mm_v2.out"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&scaled_product>());
   }
-  // PyTorch's CPU has no kernel for the gradient: what shall run on the host stays a composition.
+  // PyTorch's CPU has no kernel for the gradient: if forced to the host, it stays a composition.
   if (!host_forced("aten::_fused_rms_norm")) m.impl("_fused_rms_norm", recorder());
   record_whole_operators(m);
 }
@@ -176,7 +177,7 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("prod", TORCH_FN(prod));
   m.impl("prod.dim_int", TORCH_FN(prod_dim));
   m.impl("cumprod_backward", &cumprod_backward);
-  // Asks about the tensors themselves.
+  // Concerns the tensors themselves.
   m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
 

@@ -1,5 +1,5 @@
-// Attention within each of many sequences that are put end to end, as on CUDA: what nested tensors
-// and torch.nn.attention.varlen call. They are padded to the longest, and masked.
+// Attention within each of many concatenated sequences, as on CUDA: the operators that nested
+// tensors and torch.nn.attention.varlen call. Sequences are padded to the longest, and masked.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A call's arguments by name. PyTorch's versions have different ones: `check_known` refuses those
-// that nobody asked for, where they are given.
+// A call's arguments by name. These differ between versions of PyTorch: `check_known` refuses given
+// arguments that were not asked for.
 class Given {
  public:
   Given(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
@@ -34,7 +34,7 @@ class Given {
     return values_[*index];
   }
 
-  // Known, whatever its value is: it changes nothing here.
+  // Accepts any value of an argument that has no effect here.
   void ignore(const char* name) { (*this)[name]; }
 
   void check_known() const {
@@ -56,14 +56,14 @@ class Given {
   std::vector<bool> known_;
 };
 
-// Sequences as rows [steps, ...] put end to end, and as a batch [sequences, longest, ...].
+// Sequences concatenated as rows [steps, ...], and as a batch [sequences, longest, ...].
 struct Sequences {
   int64_t count, longest;
   at::Tensor lengths;   // [count]
-  at::Tensor there;     // [count, longest]: which places of the batch are of a sequence
-  at::Tensor of_rows;   // [count * longest]: the row of each place
-  at::Tensor of_batch;  // [steps]: the place of each row, any for those of no sequence
-  at::Tensor outside;   // [steps]: which rows are of no sequence, as buffers of one size have them
+  at::Tensor there;     // [count, longest]: which positions of the batch belong to a sequence
+  at::Tensor of_rows;   // [count * longest]: the row of each position
+  at::Tensor of_batch;  // [steps]: the position of each row; any for rows outside
+  at::Tensor outside;   // [steps]: which rows belong to no sequence, as in buffers of fixed size
 
   Sequences(const at::Tensor& ends, int64_t longest, int64_t steps, c10::Device device)
       : count(ends.numel() - 1), longest(longest) {
@@ -78,7 +78,7 @@ struct Sequences {
         at::searchsorted(bounds, rows, /*out_int32=*/false, /*right=*/true) - 1;
     const at::Tensor place = rows - starts.index_select(0, which.clamp(0, count - 1));
     outside = which.lt(0).logical_or(which.ge(count));
-    // What is longer than it was said to be is an index out of range.
+    // A sequence longer than declared gives an index out of range.
     const at::Tensor index = at::where(place.lt(longest), which * longest + place, count * longest);
     of_batch = index.masked_fill(outside, 0);
   }
@@ -95,22 +95,22 @@ struct Sequences {
   }
 
  private:
-  // With `with` at the places of `where`, which has the first of the dimensions.
+  // Writes `with` where `where`, which has the leading dimensions, is true.
   static at::Tensor filled(const at::Tensor& tensor, at::Tensor where, double with) {
     while (where.dim() < tensor.dim()) where = where.unsqueeze(-1);
     return tensor.masked_fill(where, with);
   }
 };
 
-// How far before and behind its own place a query sees keys; negative is all. The places are
-// counted from the first key, or so that the last query stands at the last key.
+// Number of keys before and behind its own position that a query sees; negative for all. Positions
+// are aligned at the first key or, with `from_end`, so that the last query is at the last key.
 struct Window {
   int64_t before, behind;
   bool from_end;
 };
 
-// One problem of attention: [batch, length, heads, width], or, with `queries`, [steps, heads,
-// width].
+// One attention problem: tensors of [batch, length, heads, width], or, with `queries`, of [steps,
+// heads, width].
 struct Problem {
   at::Tensor query, key, value;
   std::optional<Sequences> queries, keys;
@@ -132,7 +132,7 @@ struct Problem {
     return keys.has_value() ? keys->to_rows(batch) : batch.transpose(1, 2);
   }
 
-  // Which keys a query sees, [count or 1, 1, queries, keys]; undefined where it sees all.
+  // The keys that each query sees, [count or 1, 1, queries, keys]; undefined if it sees all.
   at::Tensor mask() const {
     const bool is_limited = window.before >= 0 || window.behind >= 0;
     if (!keys.has_value() && !is_limited) return {};
@@ -171,7 +171,7 @@ int64_t number_or(const c10::IValue& value, int64_t otherwise) {
   return value.isNone() ? otherwise : value.toInt();
 }
 
-// Of three-dimensional tensors if there are sequences, else of four-dimensional ones.
+// Takes three-dimensional tensors if there are sequences, else four-dimensional ones.
 Problem problem(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                 const c10::IValue& query_ends, const c10::IValue& key_ends,
                 const c10::IValue& longest_query, const c10::IValue& longest_key, Window window,
@@ -196,7 +196,7 @@ Problem problem(const at::Tensor& query, const at::Tensor& key, const at::Tensor
 }
 
 struct Attended {
-  at::Tensor out;        // as the query
+  at::Tensor out;        // shaped like the query
   at::Tensor logsumexp;  // [batch, heads, longest query]
   at::Tensor seed, offset;
 };
@@ -244,13 +244,13 @@ Problem flash_problem(Given& given) {
                  given["dropout_p"].toDouble(), given["scale"]);
 }
 
-// custom_mask_type: none, causal from the first key, causal to the last.
+// custom_mask_type: 0 for none, 1 for causal from the first key, 2 for causal to the last.
 Window window_of_type(int64_t type) {
   TORCH_CHECK(type >= 0 && type <= 2, "attention: custom_mask_type is 0, 1 or 2, not ", type);
   return {-1, type == 0 ? -1 : 0, type == 2};
 }
 
-// As a problem has it: there, sequences lie in a batch of one.
+// An argument in the form of a problem: the operator has sequences in a batch of one.
 at::Tensor efficient_rows(Given& given, const char* name) {
   const at::Tensor tensor = given[name].toTensor();
   return defined(given["cu_seqlens_q"]).has_value() ? tensor.squeeze(0) : tensor;
@@ -296,7 +296,7 @@ void flash_attention_backward(const c10::OperatorHandle& op, torch::jit::Stack* 
   at::Tensor logsumexp = given["logsumexp"].toTensor();
   const at::Tensor out = given["out"].toTensor(), grad_out = given["grad_out"].toTensor();
   given.check_known();
-  // So that what is padded weighs nothing, whatever keys it sees.
+  // Gives padding no weight, whatever keys it sees.
   if (of.queries.has_value() && !of.is_empty())
     logsumexp = of.queries->to_batch(logsumexp.t(), kInfinity);
   auto [query, key, value] =

@@ -1,5 +1,5 @@
-// What `nn.SyncBatchNorm` is made of: operators that PyTorch has for CUDA alone, as compositions.
-// Channels are dimension 1; statistics of half types are of f32.
+// The operators of `nn.SyncBatchNorm`, which PyTorch has for CUDA alone, as compositions. Channels
+// are dimension 1; statistics of half types are f32.
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/rsqrt.h>
@@ -15,7 +15,7 @@ bool is_given(const OptionalTensor& tensor) { return tensor.has_value() && tenso
 
 Tensor precise(const Tensor& tensor) { return tensor.to(at::toOpMathType(tensor.scalar_type())); }
 
-// All dimensions but that of the channels.
+// All dimensions but the channels.
 std::vector<int64_t> within_channels(const Tensor& input) {
   std::vector<int64_t> dims;
   for (int64_t dim = 0; dim < input.dim(); ++dim) {
@@ -24,7 +24,7 @@ std::vector<int64_t> within_channels(const Tensor& input) {
   return dims;
 }
 
-// A number for each channel, as it is combined with `input`.
+// One number per channel, in a shape that broadcasts to `input`.
 Tensor along(const Tensor& numbers, const Tensor& input) {
   std::vector<int64_t> sizes(input.dim(), 1);
   sizes[1] = numbers.numel();
@@ -39,8 +39,8 @@ std::tuple<Tensor, Tensor> batch_norm_stats(const Tensor& input, double eps) {
   return {mean, at::rsqrt(variance + eps)};
 }
 
-// `mean`, `invstd`: a row for each rank; `counts`: elements a channel, by rank. Running statistics
-// are those of all.
+// `mean`, `invstd`: a row for each rank; `counts`: elements per channel, by rank. Running
+// statistics are those of all ranks.
 std::tuple<Tensor, Tensor> batch_norm_gather_stats_with_counts(
     const Tensor&, const Tensor& mean, const Tensor& invstd, const OptionalTensor& running_mean,
     const OptionalTensor& running_var, double momentum, double eps, const Tensor& counts) {
@@ -66,8 +66,8 @@ Tensor batch_norm_elemt(const Tensor& input, const OptionalTensor& weight,
   return y.to(input.scalar_type());
 }
 
-// Sums over a channel of the gradient, and of it times the distance from the mean; the gradients of
-// weight and bias, of their type.
+// Per channel, the sums of the gradient, and of its product with the distance from the mean; the
+// gradients of weight and bias, in the weight's type.
 std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_backward_reduce(
     const Tensor& grad_out, const Tensor& input, const Tensor& mean, const Tensor& invstd,
     const OptionalTensor& weight, bool input_g, bool weight_g, bool bias_g) {

@@ -1,8 +1,9 @@
-// Integers that vary from call to call: shifts of a roll, places that a batch is put together from.
+// Integers that vary from call to call: shifts of a roll, positions from which a batch is
+// assembled.
 //
-// As long as they are fixed they are part of the program, which copies slices. Where they vary
-// (random shifts, lags that a model reads, samples of a data set on the device), each of them would
-// be another program: there elements are selected by an index that is computed from them.
+// While they are fixed they are part of the program, which copies slices. If they vary (random
+// shifts, lags that a model reads, samples of a data set on the device), each would be another
+// program; then elements are selected by an index computed from them.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/add.h>
@@ -35,7 +36,7 @@ namespace {
 
 uint64_t word(int64_t number) { return static_cast<uint64_t>(number); }
 
-// Whether a number changes from run to run at this place of the program; hashes of several, too.
+// Whether a number, or a hash of several, changes from run to run at this place of the program.
 bool varies(const KeyWords& kind, uint64_t number) {
   bool changes = false;
   check(torchacc_integer_changes(context(), hash_of(kind), static_cast<int64_t>(number), &changes));
@@ -55,7 +56,7 @@ at::Tensor numbered(int64_t size, const at::Tensor& like) {
 
 at::Tensor rolled(const at::Tensor& self, int64_t shift, int64_t dim) {
   const int64_t size = self.size(dim);
-  // Nothing moves; PyTorch then joins all and nothing, which makes it dense.
+  // Nothing moves; PyTorch then concatenates everything and nothing, which makes the result dense.
   const auto format =
       shift % size == 0 ? at::MemoryFormat::Contiguous : self.suggest_memory_format();
   if (!varies({kRoll, word(size), word(self.stride(dim))}, word(shift)))
@@ -64,8 +65,8 @@ at::Tensor rolled(const at::Tensor& self, int64_t shift, int64_t dim) {
   return at::index_select(self, dim, index).contiguous(format);
 }
 
-// Whether these are equal windows of one tensor (at least two, for one alone is an operand whose
-// offset may vary anyway) at places that vary.
+// Whether these are equally shaped windows of one tensor at varying offsets; at least two, for one
+// alone is an operand whose offset may vary anyway.
 bool are_varying_windows(at::TensorList tensors) {
   if (tensors.size() < 2 || !is_acc(tensors[0]) || tensors[0].numel() == 0) return false;
   const at::Tensor& first = tensors[0];
@@ -83,10 +84,10 @@ bool are_varying_windows(at::TensorList tensors) {
   return varies(key, hash_of(offsets));
 }
 
-// Lists shorter than this are not looked at: to look takes longer than what they are a part of.
+// Shorter lists are not examined: that takes longer than their share of the program.
 constexpr size_t kLongList = 8;
 
-// Whether tensors of `like`'s type lie one after another in what they are joined to along `dim`.
+// Whether a tensor is of `like`'s type and contiguous in the concatenation along `dim`.
 bool is_part(const at::Tensor& tensor, const at::Tensor& like, int64_t dim) {
   if (!is_acc(tensor) || tensor.device() != like.device() || tensor.dtype() != like.dtype() ||
       tensor.has_names() || tensor.dim() != like.dim() || tensor.numel() == 0 ||
@@ -99,8 +100,8 @@ bool is_part(const at::Tensor& tensor, const at::Tensor& like, int64_t dim) {
   return true;
 }
 
-// Of a list that is another one in each run (what was collected so far, samples of what was), the
-// first tensors, as far as they are in memory, as one.
+// If the list differs in each run (values collected so far, or samples of them), replaces its first
+// tensors, as far as they are in memory, by their concatenation.
 void join_stored(std::vector<at::Tensor>& list, int64_t dim) {
   const at::Tensor like = list[0];
   const auto fits = [&](const at::Tensor& tensor) { return is_part(tensor, like, dim); };
@@ -118,7 +119,7 @@ void join_stored(std::vector<at::Tensor>& list, int64_t dim) {
   for (size_t part = 0; part < stored; ++part) size += list[part].size(dim);
   at::Tensor joined = at::empty(sizes, like.options());
   const torchacc_view out = view_of(*joined.unsafeGetTensorImpl());
-  // Another thread may have recorded something in place: then this is recorded, too.
+  // Another thread may have recorded a write in place: then this is recorded, too.
   if (torchacc_error* error = torchacc_concatenate(context(), views.data(), stored, &out)) {
     if (torchacc_error_code(error) != TORCHACC_INVALID_ARGUMENT) check(error);
     return torchacc_error_free(error);
@@ -127,7 +128,7 @@ void join_stored(std::vector<at::Tensor>& list, int64_t dim) {
   list[0] = std::move(joined);
 }
 
-// Elements, or rows of the storage where the windows are such.
+// Selects elements, or rows of the storage if the windows are rows.
 at::Tensor selected(at::TensorList tensors) {
   const at::Tensor& window = tensors[0];
   std::vector<int64_t> offsets;
@@ -158,7 +159,7 @@ at::Tensor selected(at::TensorList tensors) {
   return at::index_select(flat, 0, index.reshape({-1})).view(sizes);
 }
 
-// Zeros of `size` along `dim`, with `part` from a place on.
+// Zeros of `size` along `dim`, with `part` starting at `place`.
 at::Tensor placed(const at::Tensor& part, int64_t size, int64_t dim, int64_t place) {
   const int64_t length = part.size(dim);
   const at::Tensor from_place = at::sub(numbered(size, part), place);
@@ -173,10 +174,10 @@ at::Tensor placed(const at::Tensor& part, int64_t size, int64_t dim, int64_t pla
 
 }  // namespace
 
-// Without dims the elements move in one line.
+// Without dims, the elements move in one line.
 at::Tensor roll(const at::Tensor& self, c10::SymIntArrayRef symbolic_shifts, at::IntArrayRef dims) {
   const at::IntArrayRef shifts = C10_AS_INTARRAYREF_SLOW(symbolic_shifts);
-  // What is refused, and what moves nothing, is the recorder's to say.
+  // Errors, and calls that move nothing, are left to the recorder.
   if (self.numel() == 0 || self.dim() == 0 || shifts.size() != std::max<size_t>(dims.size(), 1)) {
     return recorded_roll(self, shifts, dims);
   }
@@ -225,7 +226,7 @@ void cat_out(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 at::Tensor select_backward(const at::Tensor& grad, c10::SymIntArrayRef input_sizes, int64_t dim,
                            c10::SymInt symbolic_index) {
-  // Which it refuses.
+  // PyTorch refuses this.
   if (input_sizes.empty())
     return at::native::select_backward_symint(grad, input_sizes, dim, symbolic_index);
   const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(input_sizes);
@@ -244,7 +245,7 @@ at::Tensor slice_backward(const at::Tensor& grad, c10::SymIntArrayRef input_size
   const int64_t start = symbolic_start.guard_int(__FILE__, __LINE__);
   const int64_t last = end.guard_int(__FILE__, __LINE__);
   const int64_t stride = step.guard_int(__FILE__, __LINE__);
-  // Which it refuses.
+  // PyTorch refuses this.
   if (sizes.empty()) return at::native::slice_backward(grad, sizes, dim, start, last, stride);
   const int64_t at = at::maybe_wrap_dim(dim, static_cast<int64_t>(sizes.size()));
   const int64_t size = sizes[static_cast<size_t>(at)], length = grad.size(at);

@@ -97,7 +97,7 @@ bool is_set_to(const at::Tensor& self, const at::Tensor& other) {
 }
 
 // Lets `parameter.data = ...` and Module.to() move a tensor between the CPU and the device in
-// place, which is what keeps tied weights tied.
+// place, which keeps tied weights tied.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   const auto plain = [](const at::Tensor& tensor) {
     return tensor.layout() == at::kStrided && (tensor.is_cpu() || is_acc(tensor));

@@ -12,10 +12,11 @@ namespace {
 
 constexpr uint64_t kFirst = 64;
 constexpr uint64_t kEvery = 64;
-// Bytes since the last comparison: moving them takes many times as long as comparing.
+// Bytes since the last comparison from which the next one is due: moving them takes many times as
+// long as comparing.
 constexpr uint64_t kBytes = 1 << 20;
 
-// A collective in a form that can be sent.
+// A collective in a form that can be sent to other ranks.
 struct Description {
   uint64_t history;
   int64_t type;
@@ -50,7 +51,7 @@ std::optional<Difference> Agreement::check(c10d::Backend& backend, at::ArrayRef<
     one.how = calls[index].how;
     std::strncpy(one.kind.data(), calls[index].kind, one.kind.size() - 1);
     one.history = history_ = mixed(history_, one);
-    // By what was before: of this one ranks may think differently.
+    // Depends on earlier collectives only: ranks may disagree about this one.
     const bool is_this_due = count_ < kFirst || count_ % kEvery == 0 || bytes_ >= kBytes;
     bytes_ = (is_this_due ? 0 : bytes_) + one.count * c10::elementSize(calls[index].type);
     is_due |= is_this_due;

@@ -1,5 +1,5 @@
-// Whether all ranks of a group do the same collectives: such a transport would add up what does not
-// belong together.
+// Checks that all ranks of a group call the same collectives: the transport would otherwise combine
+// unrelated data.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,8 @@
 
 namespace torchacc {
 
-// What all ranks must have alike: `kind` is a name that lives, `how` its reduction, or its root.
+// The properties that must be equal on all ranks: `kind` is a name of static lifetime, `how` the
+// reduction or the root.
 struct Alike {
   const char* kind;
   at::ScalarType type;
@@ -27,16 +28,16 @@ struct Difference {
 
 class Agreement {
  public:
-  // This rank's next collectives, of which the others' are to be the same. Every one of the first
-  // ones is compared, and that after many bytes; of the others one of many, with all before it.
-  // Every rank learns of a difference, before the data is sent.
+  // Compares this rank's next collectives with those of the other ranks. The first ones are all
+  // compared, as are those after many bytes; of the others one of many, which covers all before it.
+  // Every rank learns of a difference before the data is sent.
   std::optional<Difference> check(c10d::Backend& backend, at::ArrayRef<Alike> calls);
-  // Of those that were begun.
+  // Number of collectives begun.
   uint64_t count() const { return count_; }
 
  private:
   uint64_t count_ = 0;
-  uint64_t history_ = 0;  // of all of them
+  uint64_t history_ = 0;  // hash of all collectives
   uint64_t bytes_ = 0;    // since the last comparison
 };
 

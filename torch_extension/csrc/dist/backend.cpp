@@ -6,8 +6,8 @@ namespace torchacc {
 
 namespace {
 
-// Bytes from which on a gather has a lane of its own. Ranks that do not gather the same are told at
-// once on one lane, and when their time is over on two.
+// Bytes from which on a gather has a lane of its own. Ranks whose gathers differ fail at once if
+// these are on one lane, and at the timeout if they are on two.
 constexpr size_t kLargeGather = 1 << 16;
 
 }  // namespace
@@ -50,7 +50,7 @@ WorkPtr AccBackend::recorded(OpType type, Tensors results) {
 }
 
 WorkPtr AccBackend::barrier(const c10d::BarrierOptions& options) {
-  // The others wait for this rank, whatever became of what it recorded.
+  // The other ranks wait for this one, even if its recorded operations have failed.
   std::exception_ptr failure;
   try {
     synchronize();
@@ -102,7 +102,7 @@ void AccBackend::shutdown() {
       if (failure == nullptr) failure = std::current_exception();
     }
   };
-  // What was asked for runs, so that no other rank waits for it.
+  // Runs everything requested, so that no other rank waits for it.
   attempt([&] {
     if (!receives_.empty()) receive_until(first_receive_ + receives_.size() - 1);
   });

@@ -1,4 +1,4 @@
-// The c10d backend "acc": what a process group does with device tensors is recorded.
+// The c10d backend "acc": records the operations of a process group on device tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,11 +18,11 @@ using c10d::Work;
 using Tensors = std::vector<at::Tensor>;
 using WorkPtr = c10::intrusive_ptr<Work>;
 
-// Tensors of the device are recorded, those of the CPU go to `cpu`, once everything that was
-// recorded before has run: so the two never mix their messages.
+// Operations on device tensors are recorded; those on CPU tensors go to `cpu`, once everything
+// recorded before has run, so the two never mix their messages.
 class AccBackend final : public c10d::Backend {
  public:
-  // `gathers`: as `cpu`, for large gathers alone, or NULL.
+  // `gathers`: a second backend like `cpu`, for large gathers only, or NULL.
   AccBackend(BackendPtr cpu, BackendPtr device, BackendPtr gathers,
              c10::intrusive_ptr<c10d::Store> store, std::string name);
 
@@ -64,7 +64,7 @@ class AccBackend final : public c10d::Backend {
   WorkPtr recv(Tensors& tensors, int rank, int tag) override;
   WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
-  // The host's: they cut, and wait for what was recorded before.
+  // Operations of the host: they cut, and wait for everything recorded before.
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
   void monitoredBarrier(const c10d::BarrierOptions& options, bool all_ranks) override;
 
@@ -84,7 +84,7 @@ class AccBackend final : public c10d::Backend {
   void gather_to(int64_t root, const Tensors* outputs, const at::Tensor& input);
   void scatter_from(int64_t root, const at::Tensor& output, const Tensors* inputs);
 
-  // A receive that was asked for and is not recorded yet.
+  // A requested receive that is not recorded yet.
   struct Receive {
     at::Tensor tensor;
     int rank;
@@ -97,14 +97,14 @@ class AccBackend final : public c10d::Backend {
   const std::string name_;
   const std::shared_ptr<LastWords> words_;
   Communicator communicator_;
-  // A lane of their own lets the scheduler start gathers before what comes before them.
+  // A separate lane lets the scheduler start gathers before the collectives that precede them.
   std::optional<Communicator> gatherer_;
   std::deque<Receive> receives_;
-  uint64_t first_receive_ = 0;   // the number of the first of them
-  uint64_t after_receives_ = 0;  // what the recorder had done after the last that was recorded
+  uint64_t first_receive_ = 0;   // the number of the first entry
+  uint64_t after_receives_ = 0;  // recorder_activity() after the last recorded receive
   uint64_t sequence_ = 0;
   bool coalesces_ = false;
-  bool sends_ = false;  // to another rank, in the trace that is being recorded
+  bool sends_ = false;  // whether the open trace has sends to other ranks
   Tensors coalesced_;
 };
 

@@ -1,4 +1,4 @@
-// What the backend's calls are made of.
+// Building blocks of the backend's calls.
 #pragma once
 
 #include <ATen/ops/cat.h>
@@ -19,7 +19,7 @@ namespace torchacc {
 
 using c10d::OpType;
 
-// While it lives what is recorded belongs to this call of c10d, and no gradient flows.
+// During its lifetime, recorded operations belong to this call of c10d, and no gradient flows.
 class Recording {
  public:
   explicit Recording(const char* name) : name_(std::string("c10d::") + name), scope_(name_) {}
@@ -34,17 +34,17 @@ class Recording {
 inline bool on_host(const at::Tensor& tensor) { return tensor.defined() && tensor.is_cpu(); }
 inline bool on_host(const Tensors& tensors) { return !tensors.empty() && on_host(tensors.front()); }
 
-// A contiguous tensor that becomes `target` in the end: that itself, if it is contiguous.
+// A contiguous tensor whose value `target` gets in the end: `target` itself if that is contiguous.
 class Target {
  public:
-  // For what comes, of the type of `summand` if that is given.
+  // For received values, of the type of `summand` if that is given.
   explicit Target(const at::Tensor& target, const at::Tensor& summand = at::Tensor())
       : target_(target) {
     const auto type = summand.defined() ? summand.scalar_type() : target.scalar_type();
     const bool is_it = target.is_contiguous() && type == target.scalar_type();
     memory_ = is_it ? target : at::empty(target.sizes(), target.options().dtype(type));
   }
-  // For what is changed in place: at first it is `summand`, which may be `target`.
+  // For values changed in place: initially `summand`, which may be `target`.
   static Target of(const at::Tensor& target, const at::Tensor& summand) {
     Target made(target, summand);
     if (!made.memory_.is_same(target)) {
@@ -81,7 +81,7 @@ inline bool are_equal(const std::vector<int64_t>& values) {
                      [&](int64_t value) { return value == values.front(); });
 }
 
-// All elements of several tensors, one after the other.
+// All elements of several tensors, one after another.
 inline at::Tensor joined(const Tensors& tensors) {
   Tensors rows;
   for (const at::Tensor& tensor : tensors) rows.push_back(tensor.reshape({-1}));
@@ -114,7 +114,7 @@ inline const at::Tensor& only(const Tensors& tensors, const char* what) {
   return tensors.front();
 }
 
-// Everything that was recorded has run: what follows is called by this thread.
+// Runs everything recorded, then `call` on this thread.
 template <class Call>
 WorkPtr on_cpu(Call call) {
   synchronize();

@@ -41,7 +41,7 @@ void divide(int64_t reduction, int64_t ranks, at::Tensor& output) {
   }
 }
 
-// Bits of truth are reduced as bytes that are 0 or 1.
+// Bools are reduced as bytes that are 0 or 1.
 ReduceOp operation_on_bools(int64_t reduction) {
   switch (reduction) {
     case TORCHACC_REDUCE_PRODUCT:
@@ -55,12 +55,12 @@ ReduceOp operation_on_bools(int64_t reduction) {
   }
 }
 
-// The type in which the backend reduces.
+// The type in which the backend reduces `type`.
 at::ScalarType reduced_as(at::ScalarType type) {
   return type == at::kBool ? at::kByte : type == at::kShort ? at::kInt : type;
 }
 
-// Calls `work` with both in a type that the backend reduces.
+// Calls `work` with both tensors in a type that the backend reduces.
 template <class Work>
 void in_wider_type(const at::Tensor& input, at::Tensor& output, Work work) {
   const at::ScalarType type = reduced_as(input.scalar_type());
@@ -76,7 +76,8 @@ at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.flatten().view(at:
 
 namespace {
 
-// A piece that stays in the first caches, and for which no other threads are asked.
+// Elements of a piece: it stays in the first caches, and is too small for other threads to take
+// part.
 constexpr int64_t kPiece = 16 << 10;
 
 void fold(ReduceOp::RedOpType op, at::Tensor& all, const at::Tensor& part) {
@@ -149,7 +150,7 @@ void Carrier::reduce(int64_t reduction, int64_t root, const at::Tensor& input, a
     backend_->reduce(tensors, options)->wait();
     divide(reduction, size(), to);
   });
-  // Elsewhere the backend may have used it for what came on the way.
+  // On other ranks the backend may have used the output for intermediate values.
   if (root != rank()) output.copy_(input);
 }
 
@@ -162,7 +163,7 @@ void Carrier::all_gather(const at::Tensor& input, at::Tensor output) {
 void Carrier::reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output) {
   if (output.numel() == 0) return;
   if (input.is_cpu()) {
-    // A backend for the host may have no better way than to reduce everything everywhere.
+    // A backend for the host may have no better way than to reduce everything on all ranks.
     at::Tensor all = at::empty_like(input);
     exchange({}, {}, input, all);
     const std::vector<at::Tensor> parts = all.view({size(), output.numel()}).unbind();
@@ -192,7 +193,7 @@ void Carrier::exchange(std::vector<int64_t> there, std::vector<int64_t> back,
   const auto row_bytes = [](const at::Tensor& tensor) {
     return tensor.size(0) == 0 ? 0 : static_cast<int64_t>(tensor.nbytes()) / tensor.size(0);
   };
-  // Who has no rows of his own takes no part in how long they are.
+  // A rank that has no rows need not know their size.
   for (int64_t& rows : there) rows *= row_bytes(input);
   for (int64_t& rows : back) rows *= row_bytes(output);
   at::Tensor from = bytes_of(input), to = bytes_of(output);

@@ -1,5 +1,5 @@
-// How a c10d backend does what the library asks of a communicator: also for types that it does not
-// reduce, and averages, which not every backend has.
+// Performs a communicator's collectives by a c10d backend, also for types that it does not reduce,
+// and averages, which not every backend has.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,15 +13,15 @@ namespace torchacc {
 
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
-// The bytes of a contiguous tensor: what only moves has no other type.
+// The bytes of a contiguous tensor: moving data needs no other type.
 at::Tensor bytes_of(const at::Tensor& tensor);
 
-// What all ranks gave, element by element, in the order of the ranks: halves in f32, rounded once.
-// `parts` and `output` are rows of one type, on the host, and do not overlap.
+// Reduces the ranks' values element by element, in the order of the ranks: halves in f32, rounded
+// once. `parts` and `output` are rows of one type, on the host, and do not overlap.
 void reduce_in_order(int64_t reduction, at::ArrayRef<at::Tensor> parts, const at::Tensor& output);
 
-// Of contiguous tensors where the backend takes them. Each fills `output`, or puts that on the
-// current stream; a reduction is one of TORCHACC_REDUCE_*.
+// Collectives of contiguous tensors on the backend's device. Each fills `output`, or enqueues that
+// on the current stream; a reduction is one of TORCHACC_REDUCE_*.
 class Carrier {
  public:
   explicit Carrier(BackendPtr backend) : backend_(std::move(backend)) {}
@@ -35,7 +35,7 @@ class Carrier {
   void all_gather(const at::Tensor& input, at::Tensor output);
   void reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output);
   void broadcast(int64_t root, const at::Tensor& input, at::Tensor output);
-  // Rows for each rank and from each; equal parts without them.
+  // `there` and `back`: number of rows for each rank and from each; equal parts if empty.
   void exchange(std::vector<int64_t> there, std::vector<int64_t> back, const at::Tensor& input,
                 at::Tensor output);
 

@@ -9,14 +9,14 @@
 namespace torchacc {
 namespace {
 
-// What a type is to a collective: several elements of another one.
+// How a collective represents an element of a type: as `count` elements of `dtype`.
 struct Elements {
   torchacc_dtype dtype;
   int64_t count;
 };
 
-// Complex numbers are two real ones, to sums as well as to copies. What only moves, or is reduced
-// in two's complement, need not be known as what it is.
+// Complex numbers are two real ones, for sums as well as for copies. Values that are only moved, or
+// reduced in two's complement, need not have their own type.
 Elements elements_of(at::ScalarType type) {
   switch (type) {
     case at::kComplexHalf:
@@ -36,7 +36,7 @@ Elements elements_of(at::ScalarType type) {
   }
 }
 
-// A contiguous device tensor as one row. The view points into it.
+// A contiguous device tensor as one row. The view points into this object.
 class Row {
  public:
   explicit Row(const at::Tensor& tensor)
@@ -76,7 +76,7 @@ torchacc_arg integers_argument(at::IntArrayRef values) {
 
 torchacc_arg int_argument(int64_t value) { return integer_argument(TORCHACC_ARG_INT, value); }
 
-// Records a collective, which the program may leave alone from here on.
+// Records a collective. The program may turn to something else after it.
 void submit(torchacc_op op, c10::ArrayRef<torchacc_arg> arguments,
             c10::ArrayRef<torchacc_view> outputs) {
   record_native(op, arguments, outputs);

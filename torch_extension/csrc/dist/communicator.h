@@ -10,19 +10,19 @@
 
 namespace torchacc {
 
-// Device tensors that are written must be contiguous, what is read is made so. Elements count in
-// the order of memory, whatever the shape. Nothing here waits.
+// Device tensors that are written must be contiguous; those that are read are made so. Elements are
+// in the order of memory, whatever the shape. Nothing here waits.
 class Communicator {
  public:
-  // By these backends, as of `Transport`. `name` says to people which group of processes it is.
+  // For the backends, see `Transport`. `name` identifies the process group in messages to users.
   Communicator(BackendPtr host, BackendPtr device, std::shared_ptr<LastWords> words,
                const std::string& name);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // `reduction`: a name of the library's ("sum"). Complex numbers are reduced part by part,
-  // unsigned ones of more than a byte as if they had a sign.
+  // `reduction`: one of the library's names ("sum"). Complex numbers are reduced part by part,
+  // unsigned integers of more than a byte as signed ones.
   void all_reduce(const at::Tensor& tensor, std::string_view reduction);
   void reduce(const at::Tensor& tensor, std::string_view reduction, int64_t root);
   void all_gather(const at::Tensor& output, const at::Tensor& input);
@@ -30,24 +30,24 @@ class Communicator {
                       std::string_view reduction);
   void broadcast(const at::Tensor& tensor, int64_t root);
   void all_to_all(const at::Tensor& output, const at::Tensor& input);
-  // Elements for each rank, and from each.
+  // `there` and `back`: number of elements for each rank and from each.
   void exchange(const at::Tensor& output, const at::Tensor& input, at::IntArrayRef there,
                 at::IntArrayRef back);
   void send(const at::Tensor& tensor, int64_t rank, int64_t tag);
   void receive(const at::Tensor& tensor, int64_t rank, int64_t tag);
 
-  // Waits until what was sent has arrived.
+  // Waits until all sends have arrived.
   void drain_sends() {
     if (is_open_) transport_->drain_sends();
   }
-  // No collective may follow.
+  // No collective may follow this.
   void close();
 
  private:
   torchacc_arg name() const;
 
   const std::string name_;
-  Transport* transport_;  // the library's, while it is open
+  Transport* transport_;  // owned by the library, valid while open
   bool is_open_ = true;
 };
 

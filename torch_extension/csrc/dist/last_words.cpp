@@ -18,23 +18,23 @@ namespace {
 using std::chrono::milliseconds;
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-// For the line that recorded it, which the interpreter knows.
+// For finding the line that recorded the collective, which the interpreter knows.
 constexpr milliseconds kForLine{1000};
-// For the others. Ranks that disagree fail at one time, those that wait for another one after the
-// same timeout; on a busy machine some are a second behind.
+// For the other ranks. Ranks that disagree fail at the same time, those that wait for another one
+// after the same timeout; on a busy machine some are a second behind.
 constexpr milliseconds kForOthers{3000};
-// For all of it.
+// For the whole exchange.
 constexpr milliseconds kLimit{5000};
 constexpr milliseconds kFirstPause{5}, kLongestPause{100};
-// Ranks that a message quotes.
+// Most ranks that a message quotes.
 constexpr size_t kQuoted = 16;
 
-// How many have said something, and what each said.
+// Store keys: the number of ranks that have reported, and the report of each.
 const char* const kCount = "acc/failed/count";
 std::string key_of(int rank) { return "acc/failed/" + std::to_string(rank); }
 
-// What `work` gives, on a thread that may stay behind: neither the store's rank, which may be
-// stopped, nor the interpreter need ever answer. Empty after `limit`, or if it throws.
+// The result of `work`, on a thread that may be left behind: neither the rank of the store, which
+// may be stopped, nor the interpreter need ever answer. Empty after `limit`, or if `work` throws.
 template <class Work>
 std::string within(milliseconds limit, Work work) {
   auto answer = std::make_shared<std::promise<std::string>>();
@@ -42,7 +42,7 @@ std::string within(milliseconds limit, Work work) {
   std::thread([answer, work = std::move(work)] {
     try {
       answer->set_value(work());
-    } catch (const abi::__forced_unwind&) {  // the interpreter ends the threads that want it
+    } catch (const abi::__forced_unwind&) {  // the interpreter ends threads that want it
       throw;
     } catch (...) {
       answer->set_value({});
@@ -57,8 +57,8 @@ std::string text_of(const Doing& doing, const std::string& line) {
   return line.empty() ? text : text + ", recorded at " + line;
 }
 
-// Adds those of the ranks from `begin` to `end` that have said something: few questions where all
-// or nearly all have.
+// Appends the ranks from `begin` to `end` that have reported. Takes few queries if all or nearly
+// all have.
 void add_heard(const Store& store, int begin, int end, std::vector<int>& heard) {
   std::vector<std::string> keys;
   for (int rank = begin; rank < end; ++rank) keys.push_back(key_of(rank));
@@ -71,7 +71,7 @@ void add_heard(const Store& store, int begin, int end, std::vector<int>& heard) 
   }
 }
 
-// By rank, as far as it was said in time; empty for others. Waiting asks for one key, however many
+// The reports in time, by rank; empty for the other ranks. Waiting polls one key, however many
 // ranks there are.
 std::vector<std::string> said(const Store& store, int size) {
   const auto until = std::chrono::steady_clock::now() + kForOthers;
@@ -90,7 +90,7 @@ std::vector<std::string> said(const Store& store, int size) {
 std::string message_of(const std::vector<std::string>& texts, int rank) {
   std::string message, silent;
   size_t quoted = 0, others = 0;
-  // First those that did something else.
+  // Ranks that did something else come first.
   for (const bool same : {false, true}) {
     for (size_t other = 0; other < texts.size(); ++other) {
       if (static_cast<int>(other) == rank || texts[other].empty()) continue;
@@ -113,14 +113,14 @@ std::string message_of(const std::vector<std::string>& texts, int rank) {
 
 LastWords::LastWords(Store store, int rank, int size)
     : store_(std::move(store)), rank_(rank), size_(size) {
-  // What a group that had this name before has left. The first rank is needed for all that may fail
-  // by then.
+  // Removes the reports that an earlier group of this name left. Rank 0 does so: everything that
+  // may fail by then needs it.
   if (rank != 0) return;
   try {
     if (!store_->check({kCount})) return;
     store_->deleteKey(kCount);
     for (int other = 0; other < size; ++other) store_->deleteKey(key_of(other));
-  } catch (const std::exception&) {  // a store that deletes nothing
+  } catch (const std::exception&) {  // a store that cannot delete
   }
 }
 
@@ -148,7 +148,7 @@ std::string LastWords::exchange(const Doing& doing) noexcept {
       store->add(kCount, 1);
       return message_of(said(store, size), rank);
     });
-  } catch (...) {  // no memory, or no thread: the message lacks it
+  } catch (...) {  // without memory or a thread, the message lacks the reports
     return {};
   }
 }

@@ -1,5 +1,5 @@
-// What becomes of a group whose collective failed, and what its ranks tell one another then, by its
-// store: of two that did not do the same each learns what the other did, and where.
+// Failure of a group: after a failed collective its ranks report to one another through its store,
+// so that each of two ranks that disagree learns what the other did, and where.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,10 +12,10 @@
 
 namespace torchacc {
 
-// What a rank does.
+// An operation of a rank.
 struct Doing {
   const char* kind;
-  std::optional<uint64_t> number;  // of the group's collectives, from 0 on
+  std::optional<uint64_t> number;  // among the group's collectives, from 0 on
   at::ScalarType type;
   int64_t elements;
 };
@@ -24,17 +24,18 @@ class LastWords {
  public:
   LastWords(c10::intrusive_ptr<c10d::Store> store, int rank, int size);
 
-  // Throws if a collective has failed: no rank knows what the others have, or do next.
+  // Throws if a collective has failed: no rank knows the values or the next steps of the others.
   void check_usable() const;
-  // That is so from now on: throws it, with what the other ranks say, or what failed before.
+  // Marks the group as failed and throws `failure` with the other ranks' reports; throws the
+  // earlier failure if there was one.
   [[noreturn]] void fail(const std::string& failure, const Doing& doing);
 
  private:
-  // Says that this rank goes no further than `doing`, and gives what others say: lines for a
-  // message. Waits for them, five seconds at most.
+  // Reports that this rank stops at `doing`, and returns the reports of the others as lines for a
+  // message. Waits for them for five seconds at most.
   std::string exchange(const Doing& doing) noexcept;
 
-  mutable std::mutex mutex_;  // of what several lanes ask for
+  mutable std::mutex mutex_;  // guards state shared by several lanes
   std::string failure_;
   const c10::intrusive_ptr<c10d::Store> store_;
   const int rank_;

@@ -13,19 +13,19 @@
 namespace torchacc {
 namespace {
 
-// What takes longer by its bytes than by its latency goes alone, and a backend's own ring may be
-// faster.
+// Larger collectives go alone: their bytes cost more than their latency, and a backend's own ring
+// may be faster.
 constexpr int64_t kLargest = 256 << 10;
-// Of a message, from each rank: those that wait for its first collective wait for all of it.
+// Bytes of a message from each rank. A wait for its first collective is a wait for all of it.
 constexpr int64_t kMessage = 1 << 20;
-// What a rank gets if everything goes to everybody, which takes half as many messages.
+// Bytes that each rank receives if all data goes to all ranks, which takes half as many messages.
 constexpr int64_t kGathered = 512 << 10;
-// Parts begin at multiples of it, as elements of any type may.
+// Alignment of the parts of a message, enough for elements of any type.
 constexpr int64_t kAlign = 16;
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-// How many collectives a rank has ready comes first.
+// A header holds the number of collectives that the rank has ready.
 constexpr int64_t kHeader = kAlign;
 
 bool reduces_everywhere(const HostCall& call) {
@@ -36,7 +36,7 @@ bool is_scattered(const HostCall& call) { return !is_gathered(call); }
 
 int64_t bytes_of(const HostCall& call) { return static_cast<int64_t>(call.input.nbytes()); }
 
-// What one rank makes of it at most: the last ones have fewer elements of an all_reduce, or none.
+// Elements that one rank computes at most: the last ranks have fewer of an all_reduce, or none.
 int64_t part_elements(const HostCall& call, int ranks) {
   return (call.input.numel() + ranks - 1) / ranks;
 }
@@ -45,7 +45,7 @@ int64_t part_bytes(const HostCall& call, int ranks) {
   return part_elements(call, ranks) * static_cast<int64_t>(call.input.element_size());
 }
 
-// Of rank `rank`: its first element, and how many it has.
+// The first element of rank `rank`'s part, and the number of its elements.
 std::pair<int64_t, int64_t> part_of(const HostCall& call, int rank, int ranks) {
   const int64_t each = part_elements(call, ranks), all = call.input.numel();
   const int64_t first = std::min(rank * each, all);
@@ -61,7 +61,7 @@ void copy(char* to, const char* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-// The first bytes of `memory`, which grows if it has less.
+// The first bytes of `memory`, which grows if it is too small.
 at::Tensor bytes_in(at::Tensor& memory, int64_t bytes) {
   if (!memory.defined() || memory.numel() < bytes) {
     memory = at::empty({bytes}, at::TensorOptions().dtype(at::kByte));
@@ -71,7 +71,7 @@ at::Tensor bytes_in(at::Tensor& memory, int64_t bytes) {
 
 char* start_of(const at::Tensor& memory) { return static_cast<char*>(memory.data_ptr()); }
 
-// Of the elements that each rank sent, `stride` bytes apart.
+// Reduces the elements that each rank sent, `stride` bytes apart.
 void reduce_to(char* to, const HostCall& call, const char* from, int64_t stride, int ranks,
                int64_t count) {
   if (count == 0) return;

@@ -1,6 +1,6 @@
-// Small collectives, several as one message: what each costs is latency, not its bytes. Sums are
-// made here, in the order of the ranks, so their bits depend neither on what goes together nor on
-// how it goes.
+// Small collectives, several of them in one message: their cost is latency, not bytes. Sums are
+// computed here, in the order of the ranks, so their bits depend neither on the grouping nor on the
+// way they are sent.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace torchacc {
 
-// A collective on the host's tensors, which are contiguous.
+// A collective on contiguous host tensors.
 struct HostCall {
   uint32_t kind;  // TORCHACC_COLLECTIVE_*
   at::IntArrayRef how;
@@ -20,30 +20,31 @@ struct HostCall {
 
 class Messages {
  public:
-  // Whether what has so many bytes here goes by message: on every rank or on none.
+  // Whether a collective of this many bytes goes by message; every rank gets the same answer.
   static bool takes(uint32_t kind, int64_t bytes, int ranks);
-  // How many of these, the first ones, one message has room for.
+  // Number of leading `calls` that fit one message.
   static size_t room(at::ArrayRef<HostCall> calls, int ranks);
 
-  // How many collectives the next message has: as many on every rank, since by the last message
-  // each said how many it had ready.
+  // Number of collectives in the next message. It is the same on every rank: in the last message
+  // each told how many it had ready.
   uint64_t agreed() const { return agreed_; }
 
-  // Does them. `ready`: how many this rank could do as the message after it.
+  // Performs the collectives. `ready`: number of collectives that this rank could do in the next
+  // message.
   void exchange(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready);
 
  private:
-  // Everything to everybody.
+  // Sends everything to all ranks.
   void gather_all(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready);
-  // To each rank its part of what is reduced or exchanged; then what is gathered to everybody, with
-  // the sums of the first, which are in `reduced_`.
+  // `scatter` sends each rank its part of the tensors to be reduced or exchanged; `gather` then
+  // sends all ranks the gathered tensors, and the sums of `scatter`, which are in `reduced_`.
   void scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready);
   void gather(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready, bool is_first);
-  // From the first bytes of what each rank sent.
+  // Reads the headers of all ranks.
   void read_ready(const char* from, int64_t stride, int ranks);
 
   uint64_t agreed_ = 1;
-  // Kept from one message to the next.
+  // Kept from message to message.
   at::Tensor from_, to_, reduced_;
 };
 

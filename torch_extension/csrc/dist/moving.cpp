@@ -1,4 +1,4 @@
-// What the backend moves between all ranks of a group.
+// The backend's data movement between all ranks of a group.
 #include <limits>
 
 #include "dist/calls.h"
@@ -6,7 +6,7 @@
 namespace torchacc {
 namespace {
 
-// Of messages that belong to a gather or a scatter: no program numbers its own so.
+// Tags for the messages of gathers and scatters, which no program uses for its own.
 constexpr int64_t kGatherTag = std::numeric_limits<int>::max() - 1;
 constexpr int64_t kScatterTag = std::numeric_limits<int>::max();
 
@@ -55,7 +55,7 @@ WorkPtr AccBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
 
 WorkPtr AccBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                         const c10d::AllgatherOptions& options) {
-  // Here the lists are by rank, there by tensor.
+  // These lists are by rank, those of `allgather` by tensor.
   check_count(outputs.size(), getSize(), "all_gather_coalesced");
   std::vector<Tensors> by_tensor(inputs.size());
   for (const Tensors& of_rank : outputs) {
@@ -183,7 +183,7 @@ WorkPtr AccBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
 WorkPtr AccBackend::alltoall(Tensors& outputs, Tensors& inputs,
                              const c10d::AllToAllOptions& options) {
   if (on_host(inputs)) {
-    // Such a backend has the form for one tensor only.
+    // Such a backend only has the single-tensor form.
     return on_cpu([&] {
       const at::Tensor from = joined(inputs);
       at::Tensor source = from, row = at::empty({numel_of(outputs)}, from.options());

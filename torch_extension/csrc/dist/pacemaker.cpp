@@ -13,8 +13,8 @@
 namespace torchacc {
 namespace {
 
-// A program that records goes on within microseconds; one that had so long waits for something
-// else. Added up from looks, of which one comes late where the processor has other work.
+// A recording program continues within microseconds; after this much silence it waits for something
+// else. The silence is the sum of several looks, any of which may be late if the processor is busy.
 constexpr auto kLook = std::chrono::milliseconds(50);
 constexpr auto kSilence = std::chrono::milliseconds(250);
 
@@ -65,7 +65,7 @@ class Pacemaker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t position_ = 0;  // of the last collective
+  uint64_t position_ = 0;  // position of the last collective
   bool has_thread_ = false;
 };
 

@@ -1,11 +1,11 @@
-// Sees to it that recorded collectives run though their program goes on to something else: another
-// rank waits for them, maybe the one that this program is waiting for.
+// Makes recorded collectives run even if their program turns to something else: another rank waits
+// for them, perhaps the one that this program is waiting for.
 #pragma once
 
 namespace torchacc {
 
-// A collective was recorded. If it is still in the trace when nothing has been recorded for a
-// while, the trace is cut, on a thread of its own from the first call on.
+// Called when a collective was recorded. If it is still in the trace when nothing has been recorded
+// for a while, the trace is cut, on a separate thread that the first call starts.
 void keep_pace();
 
 }  // namespace torchacc

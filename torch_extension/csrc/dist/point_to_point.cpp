@@ -1,4 +1,4 @@
-// What the backend sends from one rank to another.
+// The backend's point-to-point operations.
 #include "dist/calls.h"
 #include "record/activity.h"
 
@@ -14,13 +14,13 @@ WorkPtr AccBackend::send(Tensors& tensors, int rank, int tag) {
   return recorded(OpType::SEND, tensors);
 }
 
-// Cuts: another rank waits for it.
+// Cuts if there are sends: another rank waits for them.
 void AccBackend::launch_sends() {
   if (std::exchange(sends_, false)) cut();
 }
 
-// Recorded when somebody asks for the result, after the sends that come meanwhile: of two ranks
-// that ask each other first and send then, neither would get as far as its send.
+// Recorded when the result is asked for, after any sends recorded meanwhile: if two ranks first
+// receive from each other and then send, neither would get as far as its send.
 WorkPtr AccBackend::recv(Tensors& tensors, int rank, int tag) {
   if (on_host(tensors)) return on_cpu([&] { return cpu_->recv(tensors, rank, tag); });
   check_one_place(tensors);
@@ -33,9 +33,9 @@ WorkPtr AccBackend::recv(Tensors& tensors, int rank, int tag) {
                                            [self, number] { self->receive_until(number); });
 }
 
-// In the order in which they were asked for: messages of one tag come in order. What was recorded
-// before is computed while this rank waits: with the cuts after sends, each action of a pipeline's
-// schedule is a program, the same for each part of a batch.
+// Records receives in the order of their requests: messages with one tag arrive in order. The
+// operations recorded before are computed while this rank waits: with the cuts after sends, each
+// action of a pipeline's schedule is a program, the same for each part of a batch.
 void AccBackend::receive_until(uint64_t number) {
   if (recorder_activity() != after_receives_) cut();
   const Recording recording("recv_");
@@ -50,7 +50,7 @@ void AccBackend::receive_until(uint64_t number) {
   after_receives_ = recorder_activity();
 }
 
-// Whoever asks wants to know from whom it came: a question to the host.
+// The caller wants to know the sender: a question for the host.
 WorkPtr AccBackend::recvAnysource(Tensors& tensors, int tag) {
   return on_cpu([&]() -> WorkPtr {
     if (on_host(tensors)) return cpu_->recvAnysource(tensors, tag);

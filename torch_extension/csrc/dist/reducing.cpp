@@ -29,7 +29,7 @@ WorkPtr AccBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options)
   const Recording recording("reduce_");
   const auto reduction = reduction_name(options.reduceOp);
   for (const at::Tensor& tensor : tensors) {
-    // Ranks that are not the root keep what they have.
+    // Ranks other than the root keep their values.
     const at::Tensor part = summand(options.reduceOp, tensor);
     const at::Tensor memory = part.contiguous();
     communicator_.reduce(memory, reduction, options.rootRank);

@@ -9,8 +9,8 @@ using Kind = c10d::ReduceOp::RedOpType;
 
 Kind kind_of(const c10d::ReduceOp& operation) { return operation; }
 
-// Unsigned numbers have room in a wider type; of those that have none, only what is the same for
-// numbers with a sign is computed.
+// Unsigned integers are reduced in a wider type. Those that have none are reduced only where the
+// signed type gives the same result.
 at::ScalarType reduced_as(at::ScalarType type, Kind kind) {
   if (type == at::kUInt16) return at::kInt;
   if (type == at::kUInt32) return at::kLong;

@@ -1,4 +1,4 @@
-// Reductions of c10d in the library's words, on what the transport can reduce.
+// Reductions of c10d by the library's names, on tensors that the transport can reduce.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,11 @@
 
 namespace torchacc {
 
-// Throws for one that is not known.
+// Throws for an unknown reduction.
 std::string_view reduction_name(const c10d::ReduceOp& operation);
 
-// What is to be reduced in place of `tensor`: itself, or a new tensor, in a wider type, or
-// multiplied by this rank's factor. Throws for what cannot be reduced so.
+// The tensor to reduce in place of `tensor`: itself, or a new tensor in a wider type, or multiplied
+// by this rank's factor. Throws for types that cannot be reduced so.
 at::Tensor summand(const c10d::ReduceOp& operation, const at::Tensor& tensor);
 
 }  // namespace torchacc

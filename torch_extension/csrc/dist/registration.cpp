@@ -1,4 +1,4 @@
-// How Python attaches the backend to a process group: by operators, since the library has no
+// Attaches the backend to a process group from Python: by operators, since the library has no
 // bindings of its own.
 #include <torch/custom_class.h>
 #include <torch/library.h>
@@ -14,9 +14,9 @@ namespace {
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-// What `transport` has for tensors of the native device, if there are both.
+// The backend of `transport` for the native device, if both exist.
 BackendPtr native_backend(c10d::ProcessGroup& transport) {
-  context();  // which opens the native device
+  context();  // opens the native device
   if (!native_device().has_value()) return nullptr;
   const c10::DeviceType type = native_device()->type();
   for (const c10::Device& served : transport.getDeviceTypes()) {
@@ -25,8 +25,8 @@ BackendPtr native_backend(c10d::ProcessGroup& transport) {
   return nullptr;
 }
 
-// Gives `group` a backend for device tensors that goes by what `transport` has for the CPU's, and
-// for those of PyTorch's own device with the same memory; large gathers by what `gathers` has.
+// Gives `group` a backend for device tensors. It uses `transport`'s backends for the CPU, and for
+// the native device with the same memory; for large gathers that of `gathers`.
 void attach_backend(const Group& group, const Group& transport, const std::optional<Group>& gathers,
                     const std::string& name) {
   const c10::DeviceType cpu = c10::DeviceType::CPU;

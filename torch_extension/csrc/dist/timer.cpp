@@ -1,5 +1,6 @@
-// What DDP asks for times of forward, backward and communication: without it, it warns that the
-// device has none. A step's parts have no times of their own: it runs as one program, later.
+// The timer that DDP asks for times of forward, backward and communication; without one it warns
+// that the device has none. The parts of a step have no times of their own: the step runs as one
+// program, later.
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
 namespace torchacc {

@@ -33,7 +33,7 @@ torchacc_error* titled(const Transport& transport, const char* kind, Work work) 
   std::string title;
   try {
     title = transport.title(kind);
-  } catch (...) {  // without memory: the message lacks it
+  } catch (...) {  // without memory, the message lacks the title
   }
   return guarded(title, [&] {
     const CleanDispatch guard;
@@ -41,7 +41,7 @@ torchacc_error* titled(const Transport& transport, const char* kind, Work work) 
   });
 }
 
-// With other ranks. `of`: what this rank gives, or gets.
+// Runs `work`, which involves other ranks. `of`: the tensor that this rank sends or receives.
 template <class Work>
 torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work work) noexcept {
   return titled(transport, kind, [&] {
@@ -55,7 +55,7 @@ torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work 
     } catch (const std::exception& error) {
       failure = error.what();
     }
-    // Point to point is not the whole group's, and has no number there.
+    // Point-to-point operations do not involve the whole group, and have no number in it.
     const bool is_counted = transport.count() != number;
     const at::Tensor tensor = wrap(*of);
     transport.words().fail(failure, {kind, is_counted ? std::optional(number) : std::nullopt,
@@ -65,8 +65,8 @@ torchacc_error* carried(Transport& transport, const char* kind, Tensor of, Work 
 
 Transport& transport_of(void* user) { return *static_cast<Transport*>(user); }
 
-// The kinds of collectives: how the library's numbers are read, and what all ranks must have alike
-// besides the tensor.
+// The kinds of collectives: how each reads the library's numbers, and which number all ranks must
+// have alike besides the tensor.
 struct AllReduce {
   static constexpr auto kName = "all_reduce";
   static constexpr uint32_t kNumber = TORCHACC_COLLECTIVE_ALL_REDUCE;
@@ -121,7 +121,7 @@ struct Reduce {
   }
 };
 
-// How much goes to whom is each rank's own affair.
+// The sizes of the parts are each rank's own affair.
 struct AllToAllV {
   static constexpr auto kName = "all_to_all";
   static constexpr uint32_t kNumber = TORCHACC_COLLECTIVE_ALL_TO_ALL_V;
@@ -132,7 +132,7 @@ struct AllToAllV {
   }
 };
 
-// `device`: of the tensors, if they are not the host's.
+// `device`: the device of the tensors, null for the host.
 template <class Kind>
 torchacc_error* collective(void* user, const torchacc_device* device, Numbers how, Tensor input,
                            Tensor output) noexcept {
@@ -194,7 +194,7 @@ torchacc_error* receive(void* user, const int64_t* numbers, size_t, Tensor,
                  [&] { transport.receive(numbers[0], numbers[1], wrap(*output)); });
 }
 
-// One that goes by no message.
+// Performs a collective that does not go by message.
 torchacc_error* alone(void* user, const torchacc_pending_collective& one) noexcept {
   const Numbers how(one.numbers, one.n_numbers);
   switch (one.kind) {
@@ -219,7 +219,7 @@ torchacc_error* alone(void* user, const torchacc_pending_collective& one) noexce
   }
 }
 
-// Of a kind that goes by message.
+// The name of a kind that goes by message.
 const char* name_of(uint32_t kind) {
   switch (kind) {
     case TORCHACC_COLLECTIVE_ALL_REDUCE:
@@ -240,8 +240,8 @@ bool goes_by_message(const torchacc_pending_collective& one, int ranks) {
          Messages::takes(one.kind, c10::multiply_integers(sizes) * size, ranks);
 }
 
-// What waits on this rank and goes by message, up to the first that does not; and how many of that,
-// from `begin` on, may go as one.
+// The collectives waiting on this rank that go by message, up to the first that does not; `from`
+// counts those that may go as one message, from `begin` on.
 struct Ready {
   Ready(const torchacc_pending_collective* waiting, size_t count, int ranks)
       : waiting(waiting), ranks(ranks) {
@@ -381,13 +381,13 @@ size_t Transport::agree(at::ArrayRef<Alike> calls) {
   const std::optional<Difference> difference = agreement_.check(host_.backend(), calls);
   if (!difference.has_value()) return calls.size();
   difference_ = difference->text;
-  // What comes before is alike: it is done, and the next one fails.
+  // The collectives before it are alike: they are done, and the next one fails.
   TORCH_CHECK(difference->index > 0, difference_);
   return difference->index;
 }
 
 void Transport::send(int64_t rank, int64_t tag, const at::Tensor& input) {
-  // The program's memory is not its own when the other rank comes for it.
+  // The program may have reused its memory by the time the other rank receives.
   at::Tensor memory = bytes_of(input).clone();
   std::vector<at::Tensor> tensors{memory};
   auto work = host_.backend().send(tensors, static_cast<int>(rank), static_cast<int>(tag));

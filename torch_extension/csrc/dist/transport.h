@@ -1,5 +1,5 @@
-// What the library calls for the collectives of a communicator, on its lane or the launch thread:
-// c10d backends for the CPU's tensors, and where PyTorch has the device, too, for the device's.
+// The library's callbacks for the collectives of a communicator, on its lane or the launch thread.
+// They use c10d backends for the CPU's tensors and, if PyTorch has the device, for the device's.
 #pragma once
 
 #include <torchacc.h>
@@ -22,14 +22,14 @@
 
 namespace torchacc {
 
-// Waits for sends, in their order, on a thread of its own from the first one on: such a backend's
-// send is over only when the other rank receives, which may be after a receive of this one's.
+// Waits for sends in order, on a thread that the first one starts: such a backend's send completes
+// only when the other rank receives, which may be after a receive of this one.
 class SendQueue {
  public:
   ~SendQueue();
-  // Throws what became of an earlier send.
+  // Throws the failure of an earlier send.
   void push(c10::intrusive_ptr<c10d::Work> work, at::Tensor memory);
-  // Waits for all; throws what became of them.
+  // Waits for all sends; throws their failure.
   void drain();
 
  private:
@@ -50,32 +50,33 @@ class SendQueue {
 
 class Transport {
  public:
-  // `device`: for tensors of `native_device`, or NULL: then all go by way of the host. `words`: of
-  // the group, which may have several transports.
+  // `device`: for tensors of `native_device`, or NULL: then all go through the host. `words`:
+  // shared by the transports of a group, of which there may be several.
   Transport(BackendPtr host, BackendPtr device, std::shared_ptr<LastWords> words, std::string name);
 
-  // What the library calls; `user` is a Transport, given over to the library.
+  // The library's description of the communicator; its `user` is the transport, which the library
+  // then owns.
   static torchacc_communicator describe(std::unique_ptr<Transport> transport);
 
   Carrier& host() { return host_; }
   Carrier& device() { return *device_; }
   void drain_sends() { sends_.drain(); }
 
-  // The host's tensors.
+  // For host tensors.
   void send(int64_t rank, int64_t tag, const at::Tensor& input);
   void receive(int64_t rank, int64_t tag, at::Tensor output);
-  // From this rank to itself, which concerns no other.
+  // Sends from this rank to itself, which involve no other rank.
   bool is_own(int64_t rank) const { return rank == host_.rank(); }
   void keep(int64_t tag, const at::Tensor& input);
   void take(int64_t tag, at::Tensor output);
 
-  // "all_reduce of the group "0" on rank 1 of 2", for messages.
+  // "all_reduce of process group "0" on its rank 1 of 2", for messages.
   std::string title(const char* kind) const;
-  // How many of these, the first ones, the other ranks come with, too. Throws if that is none.
+  // Number of leading `calls` that all ranks have in common. Throws if there are none.
   size_t agree(at::ArrayRef<Alike> calls);
   Messages& messages() { return messages_; }
   LastWords& words() { return *words_; }
-  // Collectives of the whole group that were begun.
+  // Number of collectives of the whole group that were begun.
   uint64_t count() const { return agreement_.count(); }
 
  private:
@@ -83,7 +84,7 @@ class Transport {
   std::optional<Carrier> device_;
   const std::string name_;
   Agreement agreement_;
-  std::string difference_;  // in the next collective, from those of other ranks
+  std::string difference_;  // in the next collective, between this rank and others
   Messages messages_;
   const std::shared_ptr<LastWords> words_;
   SendQueue sends_;

@@ -10,16 +10,16 @@
 
 namespace torchacc {
 
-// Complete for whoever records: the trace is the order, and a read waits for the value as for any.
+// Complete as soon as it is recorded: the trace orders operations, and a read waits for the value.
 class RecordedWork : public c10d::Work {
  public:
-  // `finish`: what is recorded only when somebody asks for the result (receives, so that sends that
-  // were recorded meanwhile come before them).
+  // `finish`: records operations that were put off until the result is asked for (receives, so that
+  // sends recorded meanwhile come before them).
   RecordedWork(c10d::OpType type, std::vector<at::Tensor> results,
                std::function<void()> finish = nullptr, int source = -1)
       : Work(source, type), results_(std::move(results)), finish_(std::move(finish)) {}
 
-  // Of a receive from anybody.
+  // The sender of a receive from any rank.
   int sourceRank() const override { return rank_; }
 
   bool isCompleted() override {

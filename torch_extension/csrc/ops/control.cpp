@@ -1,5 +1,5 @@
-// torch.ops.acc.*: what the Python package needs from C++. Operators instead of bindings, so that
-// one library serves every CPython.
+// torch.ops.acc.*: the C++ functions that the Python package needs. They are operators instead of
+// bindings, so that one library serves every CPython.
 #include <c10/util/Exception.h>
 #include <c10/util/FunctionRef.h>
 #include <torch/library.h>
@@ -48,8 +48,8 @@ int64_t initial_seed(int64_t device) {
   return static_cast<int64_t>(generator.current_seed());
 }
 
-// Warnings that come up while it lives. Operators called from Python by name have nobody who turns
-// warnings into Python's.
+// Collects the warnings issued during its lifetime. For operators that Python calls by name,
+// nothing else converts warnings to Python's.
 class Warnings : public c10::WarningHandler {
  public:
   Warnings() : outer_(c10::WarningUtils::get_warning_handler()) {

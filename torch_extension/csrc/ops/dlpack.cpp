@@ -19,13 +19,13 @@ torchacc_device opened_device() {
   return device;
 }
 
-// DLPack's type and number of the device whose memory tensors are in.
+// DLPack's type and number of the device in whose memory tensors are.
 std::tuple<int64_t, int64_t> dlpack_device() {
   const torchacc_device device = opened_device();
   return {device.device_type, device.device_id};
 }
 
-// Address of a DLManagedTensorVersioned that shares the tensor's memory, read only.
+// Address of a read-only DLManagedTensorVersioned that shares the tensor's memory.
 int64_t to_dlpack(const at::Tensor& tensor) {
   const torchacc_view view = view_of(*tensor.unsafeGetTensorImpl());
   torchacc_tensor* handle = nullptr;
@@ -37,13 +37,13 @@ int64_t to_dlpack(const at::Tensor& tensor) {
   return reinterpret_cast<intptr_t>(managed);
 }
 
-// What makes the values of borrowed memory comes before what reads them.
+// Orders the work that computes the borrowed values before the work that reads them.
 torchacc_error* follow_lender(void*, const torchacc_device* device, void*, size_t) noexcept {
   return guarded("acc::borrow", [&] { follow_caller(*device); });
 }
 
-// A tensor on the memory of one of PyTorch's other devices, where that is the context's; else on a
-// copy. The memory must stay as it is.
+// A tensor over the memory of one of PyTorch's other devices if that is the context's, else over a
+// copy. The memory must not change.
 at::Tensor borrow(const at::Tensor& tensor) {
   torchacc_context* owner = context();
   DLManagedTensorVersioned* managed = at::toDLPackVersioned(tensor);

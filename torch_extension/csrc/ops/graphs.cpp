@@ -19,7 +19,7 @@ struct Release {
   void operator()(torchacc_tensor* tensor) const { torchacc_tensor_release(tensor); }
 };
 
-// Tensors as arguments, which point into it.
+// Tensors as arguments; the arguments point into this object.
 struct Views {
   Views(const char* what, const std::vector<at::Tensor>& tensors) {
     views.reserve(tensors.size());
@@ -42,8 +42,8 @@ class Graph : public torch::CustomClassHolder {
     graph_.reset(graph);
   }
 
-  // What was recorded since `capture_begin`, as a function. `draws`: of each generator whose state
-  // it takes, the seed, and the offsets where it began and ended.
+  // The operations recorded since `capture_begin`, as a function. `draws`: for each generator whose
+  // state it takes, the seed, and the offsets at its beginning and end.
   static c10::intrusive_ptr<Graph> capture(int64_t number, const std::vector<at::Tensor>& inputs,
                                            const std::vector<at::Tensor>& outputs,
                                            const std::vector<int64_t>& draws) {
@@ -72,8 +72,8 @@ class Graph : public torch::CustomClassHolder {
 
   int64_t results() const { return static_cast<int64_t>(torchacc_graph_outputs(graph_.get())); }
 
-  // Records it. Results go into the tensors `out`, one for each result where there are any; new
-  // tensors for those that are none.
+  // Records the program. Each result goes into its tensor in `out`; those that are none there
+  // become new tensors, which are returned.
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs,
                                const std::vector<std::optional<at::Tensor>>& out) const {
     const Views from("input", inputs);
@@ -97,7 +97,7 @@ class Graph : public torch::CustomClassHolder {
     return adopted(made);
   }
 
-  // Runs it now, by the plugin in this file, or by that of TORCHACC_OPENXLA.
+  // Runs the program now, by the given plugin, or that of TORCHACC_OPENXLA.
   std::vector<at::Tensor> run_on_openxla(const std::vector<at::Tensor>& inputs,
                                          const std::string& plugin) const {
     const Views from("input", inputs);

@@ -1,4 +1,4 @@
-// torch.classes.acc.HostCopies: copies to the host that are made while the next program runs.
+// torch.classes.acc.HostCopies: copies to the host, made while the next program runs.
 #include <ATen/ATen.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
@@ -16,7 +16,7 @@
 namespace torchacc {
 namespace {
 
-// How many are to be made, and the first error.
+// Number of copies still to be made, and the first error.
 struct Progress {
   std::mutex mutex;
   std::condition_variable made;
@@ -26,7 +26,7 @@ struct Progress {
 
 struct Copy {
   std::shared_ptr<Progress> progress;
-  at::Tensor target;  // Stays until the copy is made.
+  at::Tensor target;  // Kept until the copy is made.
 };
 
 void copied(void* user, const torchacc_error* error, const void*, size_t) noexcept {
@@ -43,8 +43,8 @@ void dropped(void* user) noexcept {
   copy->progress->made.notify_all();
 }
 
-// Of the values that `sources` on acc have now, in `targets` on the CPU, dense and of the same
-// sizes and dtypes. Nobody else touches these before `wait`.
+// Copies the present values of `sources` on acc to `targets` on the CPU, which are dense and of the
+// same sizes and dtypes. Nothing else may touch the targets before `wait`.
 class HostCopies : public torch::CustomClassHolder {
  public:
   HostCopies(const std::vector<at::Tensor>& sources, const std::vector<at::Tensor>& targets) {
@@ -63,7 +63,7 @@ class HostCopies : public torch::CustomClassHolder {
       start(sources[i].resolve_conj().resolve_neg(), targets[i]);
   }
 
-  // Until all are made. Throws the first error that kept one from being made.
+  // Waits until all copies are made. Throws the first error that prevented one.
   void wait() const {
     std::unique_lock<std::mutex> lock(progress_->mutex);
     progress_->made.wait(lock, [&] { return progress_->left == 0; });

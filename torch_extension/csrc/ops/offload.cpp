@@ -1,4 +1,5 @@
-// torch.ops.acc.*: values that wait in the host's memory while the device's is wanted for others.
+// torch.ops.acc.*: values offloaded to the host's memory while the device's memory is needed for
+// others.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 

@@ -1,4 +1,5 @@
-// torch.ops.acc.*: what the runtime did and why, as JSON with Python lines instead of sites.
+// torch.ops.acc.*: reports of the runtime's actions and their reasons, as JSON with Python lines
+// instead of sites.
 #include <torch/library.h>
 
 #include <cstdio>
@@ -57,7 +58,7 @@ std::string quoted(const std::string& text) {
   std::string json = "\"";
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < ' ') {
-      // Code that was compiled from a string may say it is in a file of any name.
+      // Code compiled from a string may claim any file name.
       char escaped[8];
       snprintf(escaped, sizeof(escaped), "\\u%04x", c);
       json += escaped;
@@ -69,8 +70,8 @@ std::string quoted(const std::string& text) {
   return json + "\"";
 }
 
-// The library knows sites as numbers that the locator gave out; readers want lines. Fields that
-// hold one end in "site".
+// Replaces sites, the locator's numbers, by their lines. The names of fields with a site end in
+// "site".
 std::string with_lines(const std::string& json) {
   const std::string field = "site\": ";
   std::string named;

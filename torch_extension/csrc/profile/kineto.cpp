@@ -1,12 +1,12 @@
 // A plug-in of Kineto, the library behind torch.profiler: with ProfilerActivity.PrivateUse1 among
 // the activities, every kernel and CPU fallback of the runtime's timeline is an event of the
-// device, and every compile one of the host.
+// device, and every compile an event of the host.
 //
-// A profile does not start the device: torch.profiler asks for all activities there are unless it
-// is told otherwise, also in programs that only use the CPU.
+// A profile does not start the device: by default torch.profiler asks for all available activities,
+// also in programs that only use the CPU.
 #include "profile/kineto.h"
 
-// The formatting that Kineto's headers want, without PyTorch's copy of that library.
+// Formatting for Kineto's headers, without PyTorch's copy of the fmt library.
 #define FMT_HEADER_ONLY
 #include <kineto/libkineto.h>
 #include <kineto/output_base.h>
@@ -50,7 +50,7 @@ std::string_view kernel_of(std::string_view details) {
   return value.substr(0, value.find('"'));
 }
 
-// "aten::mm (matmul, train.py:12)": events are added up by name, so those of one line are a row.
+// "aten::mm (matmul, train.py:12)": events are aggregated by name, so those of one line are a row.
 std::string title(const torchacc_span& span, std::string_view category, const std::string& line) {
   std::string text = to_string(span.name) + " (";
   text += category == "kernel" ? kernel_of({span.details.data, span.details.len}) : category;
@@ -70,7 +70,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     if (used != nullptr) begin(used);
   }
 
-  // With the mutex.
+  // Requires the mutex.
   void begin(torchacc_context* context) {
     if (begun_) return;
     begun_ = true;
@@ -78,7 +78,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     note(torchacc_profile_start(context));
   }
 
-  // PyTorch has synchronized the device.
+  // PyTorch has synchronized the device before.
   void stop() override {
     leave();
     status_ = libkineto::TraceStatus::PROCESSING;
@@ -105,7 +105,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   std::unique_ptr<CpuTraceBuffer> getTraceBuffer() override { return std::move(trace_); }
 
  private:
-  // All indices are one device, which runs one program after the other.
+  // All device indices are one device, which runs one program after another.
   static constexpr int32_t kDevice = 0;
   static constexpr int32_t kQueue = 0;
 
@@ -114,7 +114,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     try {
       self->add(*span);
     } catch (const std::bad_alloc&) {
-      // The event is missing; there is no memory to say so either.
+      // The event is lost; there is no memory to report that either.
     }
   }
 
@@ -134,7 +134,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     activity.resource = on_device ? kQueue : static_cast<int32_t>(span.thread);
     if (!on_device) return;
     activity.addMetadataQuoted("site", line);
-    // JSON already.
+    // The details are JSON already.
     activity.addMetadata("details", to_string(span.details));
   }
 
@@ -143,7 +143,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     if (g_session == this) g_session = nullptr;
   }
 
-  // Kineto calls it from code that knows no exceptions.
+  // Keeps the error for `errors`: Kineto calls from code that does not support exceptions.
   void note(torchacc_error* error) {
     if (error == nullptr) return;
     errors_.push_back("acc: " + to_string(torchacc_error_message(error)));
@@ -169,8 +169,8 @@ class Profiler final : public libkineto::IActivityProfiler {
     return types;
   }
 
-  // Null where nobody asked for devices: runtimes' types come with the CPU's. What asks for CUDA's
-  // kernels cannot be told from what asks for this device's.
+  // Null if no device was asked for: runtime types are requested with the CPU's. A request for
+  // CUDA's kernels cannot be told from one for this device's.
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& types, const libkineto::Config&) override {
     if (types.count(ActivityType::CONCURRENT_KERNEL) == 0) return nullptr;

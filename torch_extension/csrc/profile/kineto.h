@@ -5,8 +5,8 @@
 
 namespace torchacc {
 
-// To be called with the context as soon as there is one: a profile that began before notes what it
-// does from now on.
+// Must be called with the context as soon as it exists: a profile that began earlier then starts
+// recording it.
 void follow_profile(torchacc_context* context);
 
 }  // namespace torchacc

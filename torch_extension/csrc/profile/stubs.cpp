@@ -1,5 +1,5 @@
-// The older profiler, torch.autograd.profiler.profile(use_device="acc"): the device's time of each
-// operator. What it would only record is computed there and then, so that it has one.
+// The older profiler, torch.autograd.profiler.profile(use_device="acc"), with the device time of
+// each operator. Recorded operators are computed at once, so that they have a time.
 #include <torch/csrc/profiler/stubs/base.h>
 
 #include <chrono>
@@ -19,7 +19,7 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
  public:
   void record(c10::DeviceIndex* device, ProfilerVoidEventStub* event,
               int64_t* cpu_ns) const override {
-    // Not by synchronizing: an error would be raised here, and be lost.
+    // Does not synchronize: that would raise errors here, where they would be lost.
     const uint64_t position = recorded_position();
     while (!has_reached(position)) std::this_thread::sleep_for(std::chrono::microseconds(1));
     if (device != nullptr) *device = 0;
@@ -30,7 +30,7 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
     *event = std::make_shared<uint64_t>(busy_ns());
   }
 
-  // Microseconds.
+  // In microseconds.
   float elapsed(const ProfilerVoidEventStub* start,
                 const ProfilerVoidEventStub* end) const override {
     const uint64_t from = *std::static_pointer_cast<uint64_t>(*start);
@@ -42,7 +42,7 @@ class Stubs final : public torch::profiler::impl::ProfilerStubs {
   void onEachDevice(std::function<void(int)> op) const override { op(0); }
   void synchronize() const override { torchacc::synchronize(); }
 
-  // Marks and ranges are for profilers of other makers.
+  // Marks and ranges are for other vendors' profilers.
   void mark(const char*) const override {}
   void rangePush(const char*) const override {}
   void rangePop() const override {}

@@ -22,7 +22,7 @@ struct Threads {
 
 Threads& threads() {
   static auto* all = [] {
-    // A child has the lock as it was at the fork, and nobody who would release it.
+    // A child inherits the lock as it was at the fork, but not the thread that would release it.
     pthread_atfork([] { threads().mutex.lock(); }, [] { threads().mutex.unlock(); },
                    [] { threads().mutex.unlock(); });
     return new Threads();  // threads may end after every static destructor
@@ -30,7 +30,7 @@ Threads& threads() {
   return *all;
 }
 
-// Of the thread that makes it, while it lives.
+// Registers the thread that creates it, for its lifetime.
 struct Registered {
   const int number = static_cast<int>(syscall(SYS_gettid));
   Registered() {

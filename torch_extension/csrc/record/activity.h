@@ -1,4 +1,4 @@
-// Whether the program records: for who must not disturb it.
+// Whether the program is recording, for code that must not disturb it.
 #pragma once
 
 #include <chrono>
@@ -10,21 +10,21 @@ namespace torchacc {
 // This thread records an operation.
 void note_activity();
 
-// Changes with every operation that is recorded. Threads that record at once may count as one.
+// Changes with every recorded operation. Threads that record at once may count as one.
 uint64_t recorder_activity() noexcept;
 
-// Tells a program that has nothing to record from one that has no processor: where many processes
-// share few, what takes milliseconds of work between two operations may take a second.
+// Distinguishes a program that has nothing to record from one that has no processor: where many
+// processes share few, milliseconds of work between two operations may take a second.
 class RecordingThreads {
  public:
   RecordingThreads() { look(); }
 
-  // How much of the time since the last look, which was so long, every thread that ever recorded
-  // has computed something else or waited, but not for a processor.
+  // The part of `passed`, the time since the last look, in which every thread that ever recorded
+  // has computed something else, or waited, but not for a processor.
   std::chrono::nanoseconds look(std::chrono::nanoseconds passed = {});
 
  private:
-  std::map<int, std::chrono::nanoseconds> computed_;  // by thread, since it began
+  std::map<int, std::chrono::nanoseconds> computed_;  // processor time of each thread
 };
 
 }  // namespace torchacc

@@ -39,9 +39,9 @@ uint64_t bits_of(double value) {
   return bits;
 }
 
-// Tells numbers apart as far as an operator's checks may: by sign, as 0, 1, 2, NaN and infinity, by
-// the types that hold them, and as whole or not. A learning rate or a step's number that moves on
-// stays of a kind.
+// Distinguishes numbers as far as an operator's checks may: by sign; 0, 1, 2, NaN and infinity; by
+// the types that hold them; and as whole or not. A learning rate or a step number that changes
+// stays of one kind.
 uint64_t kind_of(double number) {
   static constexpr std::array<double, 12> kBounds{1,
                                                   2,
@@ -72,8 +72,8 @@ uint64_t kind_of(double number) {
 
 uint64_t class_of_size(int64_t size) { return static_cast<uint64_t>(std::min<int64_t>(size, 2)); }
 
-// Whether each dimension steps over all that those with smaller strides span, as a slice's do, or
-// repeats them, as an expanded tensor's.
+// Whether each dimension steps over the whole span of those with smaller strides, as in a slice, or
+// repeats them, as in an expanded tensor.
 bool lies_apart(at::IntArrayRef sizes, at::IntArrayRef strides) {
   c10::SmallVector<std::pair<int64_t, int64_t>, 6> dims;
   for (size_t index = 0; index < sizes.size(); ++index)
@@ -116,7 +116,7 @@ uint64_t hash_of(const KeyWords& words) {
 
 Call::Call(std::shared_ptr<const OperatorInfo> info, torch::jit::Stack& stack)
     : info_(std::move(info)), stack_(stack), first_(stack.size() - info_->parameters.size()) {
-  // The default dtype is that of results that numbers decide alone.
+  // The default dtype is that of results which depend on numbers only.
   key_.push_back(info_->id << 8 | static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   for (size_t index = 0; index < info_->parameters.size(); ++index)
     read(index, info_->parameters[index]);
@@ -205,14 +205,14 @@ void Call::read_tensor(c10::IValue& value, const Parameter& parameter, size_t in
   const bool written = parameter.written || parameter.out;
   if (!written && !is_plain(value.toTensor())) value = plain(value.toTensor());
   if (!parameter.out) {
-    // The position among the call's tensors, until arguments() knows where the views are.
+    // The tensor's index in the call, until arguments() knows the address of its view.
     push(integer_argument(TORCHACC_ARG_VIEW, static_cast<int64_t>(tensors_.size())));
   }
   add_tensor(value.toTensor(), parameter);
 }
 
-// Whether a CPU tensor without dimensions takes part in type promotion as no number does: beside
-// tensors that have none either, and as a float beside integers only.
+// Whether a CPU tensor without dimensions takes part in type promotion, unlike a number: beside
+// tensors that have no dimensions either, and as a float beside integers only.
 bool Call::decides_type(const at::Tensor& tensor, const Parameter& parameter) const {
   if (!tensor.is_cpu() || tensor.dim() != 0 || parameter.written || parameter.out ||
       tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
@@ -269,8 +269,8 @@ void Call::read_scalar(const c10::IValue& value, const Parameter& parameter) {
   push_scalar(argument);
 }
 
-// The type decides the result's; the value decides nothing about its shape, but the operator may
-// refuse it, or one of two in the wrong order.
+// The type of a number determines the result's. Its value has no influence on shapes, but the
+// operator may refuse it, or one of two in the wrong order.
 void Call::push_scalar(torchacc_arg argument) {
   const bool is_float = argument.kind == TORCHACC_ARG_SCALAR_FLOAT;
   has_float_number_ |= is_float;
@@ -281,7 +281,7 @@ void Call::push_scalar(torchacc_arg argument) {
   push(argument);
 }
 
-// A constant: its two parts.
+// A complex number is a constant: its two parts.
 void Call::push_complex(c10::complex<double> number) {
   has_complex_number_ = true;
   const c10::SmallVector<uint64_t, 2> parts{bits_of(number.real()), bits_of(number.imag())};
@@ -290,8 +290,7 @@ void Call::push_complex(c10::complex<double> number) {
 
 void Call::read_list(c10::IValue& value, const Parameter& parameter) {
   const bool written = parameter.written || parameter.out;
-  // Upload what lies on the CPU into a copy of the list: the caller still owns the one on the
-  // stack.
+  // Uploads CPU tensors into a copy of the list: the caller still owns the one on the stack.
   bool replace = false;
   for (const c10::IValue& one : value.toListRef()) {
     if (one.isTensor() && one.toTensor().defined()) {
@@ -369,8 +368,8 @@ void Call::add_tensor(const at::Tensor& tensor, const Parameter& parameter) {
 }
 
 int32_t Call::storage_index(c10::StorageImpl* storage) {
-  // Linear for ordinary calls. The long lists of fused optimizers hold storages of their own almost
-  // always, so looking back over a window of recent ones keeps them linear, at worst missing an
+  // Linear for ordinary calls. The storages in the long lists of fused optimizers are almost always
+  // distinct, so looking back over a window of recent ones keeps them linear, at worst missing an
   // alias that only matters for overlap checks.
   constexpr size_t kWindow = 64;
   const size_t count = storages_.size();
@@ -461,7 +460,7 @@ std::optional<KeyWords> Call::pattern() const {
   KeyWords words = key_;
   for (const size_t word : size_words_)
     words[word] = class_of_size(static_cast<int64_t>(key_[word]));
-  size_t offset = words.size();  // those of tensors that share a storage stand at the end
+  size_t offset = words.size();  // the offsets of tensors that share a storage are at the end
   for (const TensorUse& use : tensors_) {
     if (use.tensor == nullptr || use.out) return std::nullopt;
     if (storage_uses_[use.storage] > 1) {
@@ -471,7 +470,7 @@ std::optional<KeyWords> Call::pattern() const {
     }
     const auto sizes = use.tensor->sizes();
     const auto strides = use.tensor->strides();
-    // Dimensions of one element count: their strides tell memory formats apart.
+    // Includes dimensions of one element: their strides tell memory formats apart.
     const bool row_major = strides == at::IntArrayRef(c10::contiguous_strides(sizes));
     const bool dense = row_major || use.tensor->is_non_overlapping_and_dense();
     if (!dense && (use.written || !lies_apart(sizes, strides))) return std::nullopt;

@@ -15,7 +15,7 @@
 
 namespace torchacc {
 
-// Key words: the attributes' payloads live here too, and arguments point into it.
+// The words of a key. Payloads of attributes live here too, and arguments point to them.
 using KeyWords = c10::SmallVector<uint64_t, 96>;
 
 uint64_t hash_of(const KeyWords& words);
@@ -66,7 +66,7 @@ class Call {
   torch::jit::Stack& stack() const { return stack_; }
 
   const KeyWords& key() const { return key_; }
-  // The key, which has the kinds of numbers only, and the numbers.
+  // The key, which has only the kinds of numbers, and the numbers themselves.
   KeyWords key_with_numbers() const;
   c10::ArrayRef<TensorUse> tensors() const { return tensors_; }
   c10::ArrayRef<c10::StorageImpl*> storages() const { return storages_; }
@@ -77,22 +77,23 @@ class Call {
   bool has_mask() const { return has_mask_; }
   bool has_mask_among_indices() const { return has_mask_ && n_indices_ > 1; }
   bool has_names() const { return has_names_; }
-  // Whether a number is complex: behind the ABI it is two floats.
+  // Whether a number is complex; the ABI has it as two floats.
   bool has_complex_number() const { return has_complex_number_; }
-  // Whether a number is a float, and whether one is an integer beyond int64's, which no argument of
-  // the ABI is.
+  // Whether a number is a float, and whether one is an integer beyond int64, which no argument of
+  // the ABI can hold.
   bool has_float_number() const { return has_float_number_; }
   bool has_large_number() const { return has_large_number_; }
-  // Whether a list that is written to has a tensor twice, as far as storage_index() looks back.
+  // Whether a list that is written to contains a tensor twice, as far as storage_index() looks
+  // back.
   bool writes_twice() const;
 
   // The arguments with their final pointers. `views` has one view per entry of tensors(), in order.
   // Valid while this object and `views` are.
   c10::ArrayRef<torchacc_arg> arguments(const torchacc_view* views);
-  // The key with sizes, attributes that name them too, distinguished only as 0, 1 and others, and
-  // strides by their order, or as none; nothing if elements overlap otherwise, or what is written
-  // is not dense, another operand's too, or an out= argument. Scalars count by kind, other
-  // attributes by value.
+  // The key with sizes, including those in attributes, distinguished only as 0, 1 and others, and
+  // strides by their order or as repeating. Nothing if elements overlap in another way, or if a
+  // written tensor is not dense, shares its storage with another operand, or is an out= argument.
+  // Scalars count by kind, other attributes by value.
   std::optional<KeyWords> pattern() const;
   void append_scalar(int64_t value);
 
@@ -123,7 +124,7 @@ class Call {
   c10::SmallVector<TensorUse, 12> tensors_;
   c10::SmallVector<c10::StorageImpl*, 12> storages_;
   c10::SmallVector<uint8_t, 12> storage_uses_;
-  c10::SmallVector<size_t, 4> size_words_;  // of the key: attributes that are sizes
+  c10::SmallVector<size_t, 4> size_words_;  // positions in the key of attributes that are sizes
   c10::SmallVector<torchacc_arg, 16> arguments_;
   c10::SmallVector<torchacc_arg, 16> placed_;  // with their final pointers
   std::optional<at::Generator> generator_;

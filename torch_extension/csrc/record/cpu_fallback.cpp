@@ -23,7 +23,7 @@ struct Number {
   bool wrapped;
 };
 
-// What a call needs besides its arguments.
+// The data of a call besides its arguments.
 struct CpuFallback {
   std::shared_ptr<const OperatorInfo> info;
   std::vector<std::optional<Number>> numbers;  // per parameter
@@ -63,8 +63,8 @@ class Run {
   void operator()(size_t n_args) {
     const CleanDispatch guard;
     const OperatorInfo& info = *host_.info;
-    // OpenMP keeps the number of threads for each thread that starts some: here that which
-    // torch.set_num_threads was last told on any.
+    // OpenMP keeps a number of threads for each thread that starts some: use the number that
+    // torch.set_num_threads was last given on any thread.
     at::init_num_threads();
     if (info.seeded) {
       const auto seed = static_cast<uint64_t>(args_[n_args - 2].v.i);
@@ -215,7 +215,7 @@ class Run {
     kept_.emplace_back(std::move(list));
   }
 
-  // It has no argument for a generator: the same arithmetic with ours.
+  // The operator has no generator argument: this is the same arithmetic with our generator.
   void dropout(torch::jit::Stack& stack) {
     const at::Tensor input = stack[0].toTensor();
     const double p = stack[1].toDouble();
@@ -258,14 +258,14 @@ class Run {
   void store_one(const at::Tensor& result, size_t output, size_t& fresh) {
     if (host_.outputs[output] != OutputShape::Kind::Fresh) return;
     at::Tensor memory = wrap(outs_[fresh++]);
-    // Some CPU kernels leave out results that nobody uses (the saved statistics of batch norm in
-    // eval mode).
+    // Some CPU kernels leave out unused results (the saved statistics of batch norm in eval mode).
     if (!result.defined() || (result.numel() == 0 && memory.numel() != 0)) {
       memory.zero_();
       return;
     }
-    // Not what it was recorded as: on a native device the CPU's kernel takes over. Statistics of
-    // halves are f32 to the Meta kernels, as on CUDA, and halves to the CPU's.
+    // If a native device's kernel returns something other than the recorded result, this error lets
+    // the CPU's kernel take over. Statistics of halves are f32 in the Meta kernels, as on CUDA, and
+    // halves in the CPU's.
     const auto is_like = [](c10::ScalarType a, c10::ScalarType b) {
       return a == b || (at::isFloatingType(a) && at::isFloatingType(b));
     };
@@ -292,7 +292,7 @@ torchacc_error* run_cpu_fallback(void* user, const torchacc_arg* args, size_t n_
   return guarded({}, [&] { Run(host, at::kCPU, args, outs)(n_args); });
 }
 
-// The native device's kernel on the memory that the context computes in.
+// Runs the native device's kernel on the context's memory.
 torchacc_error* run_device_call(void* user, const torchacc_device* device, const torchacc_arg* args,
                                 size_t n_args, const torchacc_host_tensor* outs, size_t) noexcept {
   const auto& host = *static_cast<const CpuFallback*>(user);
@@ -307,7 +307,7 @@ void append(std::string& key, const T& value) {
   key.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// Everything in HostCall, so that equal keys mean equal behaviour.
+// Everything in CpuFallback, so that equal keys mean equal behaviour.
 std::string key_of(const CpuFallback& host) {
   std::string key = host.info->name;
   for (const auto& number : host.numbers) {
@@ -330,7 +330,7 @@ torchacc_op host_operator(const Call& call, const Shapes& shapes) {
   auto host = std::make_unique<CpuFallback>(
       CpuFallback{call.shared_info(), {}, {}, shapes.returns, {}, shapes.fresh, false});
   const auto inputs = call.inputs();
-  // A copy by rows would have other factors.
+  // The factors of a row-major copy would differ.
   host->by_columns =
       call.info().has(TORCHACC_FACT_FOLLOWS_LAYOUT) && !call.tensors()[0].tensor->is_contiguous();
   for (size_t index = 0; index < inputs.size(); ++index) {

@@ -1,4 +1,4 @@
-// CPU fallbacks, operators that run as ATen CPU kernels, inside the program, on the launch thread.
+// CPU fallbacks: operators that run as ATen CPU kernels inside the program, on the launch thread.
 #pragma once
 
 #include "record/shape_cache.h"

@@ -17,8 +17,8 @@ class DispatchBelowAutograd {
   c10::impl::ExcludeDispatchKeyGuard exclude_{kHandledKeys};
 };
 
-// For running CPU kernels: a state of its own, on whatever thread. BackendSelect and the like are
-// in the default included set; without it, factory functions inside kernels find no backend.
+// For running CPU kernels: a separate state, on any thread. BackendSelect and the like are in the
+// default included set; without it, factory functions inside kernels find no backend.
 class CleanDispatch {
   c10::impl::ForceDispatchKeyGuard keys_{c10::default_included_set, kHandledKeys};
   at::NoGradGuard no_grad_;

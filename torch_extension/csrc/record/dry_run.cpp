@@ -42,7 +42,7 @@ class Silence final : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
-// Keeps PyTorch's own generator of the CPU as it is, for kernels that take no other.
+// Restores the state of PyTorch's own CPU generator, for kernels that take no other.
 class SavedGenerator {
  public:
   ~SavedGenerator() { generator_.set_state(state_); }
@@ -142,7 +142,7 @@ at::ScalarType type_of(const c10::TensorImpl& tensor) {
 }
 
 at::Tensor in_full(const c10::TensorImpl& tensor, at::ScalarType type, int64_t value) {
-  // What lies far apart would take more memory than it has elements.
+  // With the original strides, elements that lie far apart would take more memory than they need.
   const auto strides = strides_in_order(tensor.sizes(), tensor.strides());
   return filled(tensor.sizes(), strides, tensor, type, value);
 }
@@ -161,7 +161,7 @@ Sketch::Sketch(const Call& call, int64_t value, bool halves) : value_(value), ha
     last += (last + size) % 2 == 0 ? 2 : 1;
     stand_in = last;
   }
-  // Many different sizes are many elements: then only broadcasting counts.
+  // Many different sizes make many elements: then all beyond 2 become 2, enough for broadcasting.
   constexpr int64_t kLargest = int64_t{1} << 14;
   int64_t numel = 0;
   for (const TensorUse& use : call.tensors()) {

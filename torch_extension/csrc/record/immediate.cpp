@@ -32,9 +32,9 @@ bool is_mask(const c10::IValue& index) {
   return type == at::kBool || type == at::kByte;
 }
 
-// Where a call's kernel runs, if not on copies of the CPU: of PyTorch's own those that bear every
-// value. A user's own goes there if it can: what launches Triton's kernels reads no memory of the
-// CPU's.
+// The native device, if the call's kernel runs there instead of on copies on the CPU. PyTorch's own
+// kernels do if they bear all values. A user's operator does if it has a kernel there: one that
+// launches Triton kernels cannot read the CPU's memory.
 std::optional<c10::Device> place_of(const OperatorInfo& info, const torch::jit::Stack& stack) {
   if (info.users) {
     const auto key = native_key();
@@ -50,14 +50,15 @@ std::optional<c10::Device> place_of(const OperatorInfo& info, const torch::jit::
   return is_safe ? native_device() : std::nullopt;
 }
 
-// The memory that a tensor shows, each element once.
+// The memory that a tensor covers, each element once.
 at::Tensor elements_of(const at::Tensor& tensor) {
   const auto extent = static_cast<int64_t>(
       at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), /*itemsize=*/1));
   return tensor.as_strided({extent}, {1});
 }
 
-// Tensors that PyTorch's kernels for other devices want on the CPU: they are sizes.
+// Whether an argument may be on another device. PyTorch's kernels for other devices want tensors of
+// sizes on the CPU.
 bool may_be_elsewhere(const OperatorInfo& info, size_t index) {
   const std::string& name = info.handle.schema().arguments()[index].name();
   constexpr std::string_view kSuffix = "lengths";
@@ -73,7 +74,7 @@ void for_each_tensor(const c10::IValue& value, Visit visit) {
   for (const c10::IValue& one : value.toListRef()) visit(one.toTensor());
 }
 
-// Throws PyTorch's error where tensors of other devices stand among those of this one.
+// Throws PyTorch's error if tensors of other devices are mixed with those of this one.
 void check_devices(const OperatorInfo& info, c10::ArrayRef<c10::IValue> inputs) {
   std::optional<c10::Device> device;
   for (const c10::IValue& value : inputs) {
@@ -91,7 +92,7 @@ void check_devices(const OperatorInfo& info, c10::ArrayRef<c10::IValue> inputs) 
   }
 }
 
-// What stands in, where the kernel runs, for a call's device tensors.
+// The stand-ins for a call's device tensors where the kernel runs.
 class Copies {
  public:
   explicit Copies(std::optional<c10::Device> native) : native_(native) {}
@@ -217,8 +218,8 @@ void call_kernel(const OperatorInfo& info, torch::jit::Stack& stack,
     stack[static_cast<size_t>(info.generator)] = at::make_generator<at::CPUGeneratorImpl>(seed);
     return info.handle.callBoxed(&stack);
   }
-  // The kernel draws from PyTorch's generator of where it runs: lend it a seed of ours, so that the
-  // device's decides.
+  // The kernel draws from PyTorch's generator for its device: seed that one from ours, so that the
+  // acc generator determines the numbers.
   at::Generator shared =
       at::globalContext().defaultGenerator(native.value_or(c10::Device(at::kCPU)));
   const at::Tensor saved = shared.get_state();
@@ -246,7 +247,7 @@ void run_at(std::optional<c10::Device> native, const OperatorInfo& info, torch::
   try {
     call_kernel(info, call, generator, copies.device(), native);
   } catch (const c10::NotImplementedError&) {
-    // The CPU's kernels take types that others do not.
+    // The CPU's kernels take types that other devices' kernels do not.
     if (!native.has_value()) throw;
     return run_at(std::nullopt, info, stack);
   }
@@ -255,8 +256,8 @@ void run_at(std::optional<c10::Device> native, const OperatorInfo& info, torch::
   for (const c10::IValue& result : call) stack.push_back(to_device(result, copies));
 }
 
-// What returns and writes nothing is there for what else it does, which comes after all that was
-// recorded before, and not if that has failed.
+// Operators that return and write nothing are called for their side effects. These come after
+// everything recorded before, and are left out if that has failed.
 bool is_effect(const OperatorInfo& info) {
   return info.handle.schema().returns().empty() &&
          std::none_of(info.parameters.begin(), info.parameters.end(),

@@ -1,6 +1,6 @@
-// Operators that run at once, on the recording thread, on copies (of the CPU, or of the device
-// whose memory is the tensors'): their results' shapes depend on values, or their kernels are
-// Python.
+// Operators that run at once, on the recording thread, on copies (on the CPU, or on the device
+// whose memory the tensors are in), because the shapes of their results depend on values, or their
+// kernels are Python.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -11,13 +11,13 @@ namespace torchacc {
 
 void run_immediately(const OperatorInfo& info, torch::jit::Stack& stack);
 
-// How often since the last reset.
+// Number of such runs since the last reset.
 uint64_t immediate_runs();
-// How many tensors came to the CPU for them.
+// Number of tensors copied to the CPU for them.
 uint64_t immediate_copies();
 void reset_immediate_runs();
 
-// How long their kernels on the host have taken; never reset.
+// Nanoseconds that their kernels took on the host; never reset.
 uint64_t immediate_ns();
 
 }  // namespace torchacc

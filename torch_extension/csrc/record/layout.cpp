@@ -19,7 +19,7 @@ bool is_row_major(at::IntArrayRef sizes, at::IntArrayRef strides) {
   return at::geometry_is_contiguous(sizes, strides);
 }
 
-// A result whose geometry is to be found out: a fresh one, or an out= tensor that gets elements.
+// A result whose geometry is to be determined: a fresh one, or an out= tensor that gets elements.
 struct Geometry {
   const Dims& sizes;
   Dims& strides;
@@ -58,13 +58,14 @@ bool is_injective(const Geometry& geometry) {
   return true;
 }
 
-// Rows after rows of nothing but rows give rows, whatever computes them.
+// Whether all operands and results are row-major: then every kernel returns row-major results.
 bool is_plain(const Call& call, const Shapes& shapes) {
   const auto tensors = call.tensors();
   const auto& outputs = shapes.outputs;
   return std::all_of(tensors.begin(), tensors.end(),
                      [](const TensorUse& use) {
-                       // Dimensions of one element count: the strides of results may follow theirs.
+                       // Includes dimensions of one element: the strides of results may follow
+                       // theirs.
                        return use.tensor == nullptr ||
                               use.tensor->strides() ==
                                   at::IntArrayRef(c10::contiguous_strides(use.tensor->sizes()));
@@ -75,8 +76,8 @@ bool is_plain(const Call& call, const Shapes& shapes) {
          });
 }
 
-// Whether a result's strides stand in the order of those of all calls of the pattern: dimensions of
-// one element have no place in it.
+// Whether a result's strides tell the order in all calls of the pattern: dimensions of one element
+// have no place in it.
 bool tells_strides(const at::Tensor& result, const Dims& sizes) {
   if (!result.defined() || result.sizes().size() != sizes.size()) return false;
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
@@ -106,8 +107,8 @@ bool mixes_floats(const Call& call) {
   return false;
 }
 
-// Whether there are results beside the first, which the CPU may keep in f32, as norms that a
-// gradient needs, though all floats are halves.
+// Whether a call on halves has results besides the first, which the CPU may keep in f32, such as
+// norms for a gradient.
 bool may_keep_f32(const Call& call, const Shapes& shapes) {
   const auto tensors = call.tensors();
   return shapes.fresh > 1 && std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
@@ -126,7 +127,7 @@ bool verifying() {
 std::mutex g_mutex;
 std::string g_wrong;
 
-// The strides of dimensions of one element say nothing.
+// Strides of dimensions of one element are irrelevant.
 bool same_strides(const OutputShape& output, const at::Tensor& result) {
   if (result.numel() == 0) return true;
   for (int64_t dim = 0; dim < result.dim(); ++dim) {

@@ -26,7 +26,7 @@ struct Site {
   std::string recorded;  // name of the operator
   std::shared_ptr<torch::CapturedTraceback> stack;
   std::string backward;  // name of the autograd node, when the backward pass recorded the operation
-  uint64_t line = 0;     // once somebody has asked for it
+  uint64_t line = 0;     // number of its line; 0 until it is asked for
 };
 
 // A ring: a program has few call sites, and losing the line of one recorded long ago only shortens
@@ -45,7 +45,7 @@ class Sites {
     const Site& found = slot(id);
     return found.id == id ? found : Site();
   }
-  // The site and those after it of which nobody knows the line.
+  // The site and those after it whose lines are unknown.
   std::vector<Site> unplaced(uint64_t id) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Site> found;
@@ -75,8 +75,8 @@ Sites& sites() {
   return *instance;
 }
 
-// Lines that sites were found to be on, for ever: there are no more than the program has. Numbered
-// apart from sites, so that a line is a site too.
+// The lines on which sites were found, kept for ever: there are no more than the program has. Their
+// numbers are distinct from those of sites, so that a line is a site too.
 class Lines {
  public:
   uint64_t number(const std::string& line) {
@@ -104,9 +104,8 @@ Lines& lines() {
   return *instance;
 }
 
-// Frames of PyTorch, and of its context managers, lie between the user's line and the operator;
-// they are not what the user can change. What is in no file was made by a program, unless the user
-// typed it.
+// Frames of PyTorch, and of its context managers, lie between the user's line and the operator; the
+// user cannot change them. Code in no file was generated, unless the user typed it.
 bool is_library_frame(std::string_view file) {
   if (file.empty()) return true;
   if (file[0] == '<') {
@@ -172,8 +171,8 @@ RecordingScope::~RecordingScope() { t_operator = outer_; }
 
 namespace {
 
-// What the library calls must not throw: its frames know no exceptions. A call site that cannot be
-// named (no memory, a warning that is an error) is none.
+// The library's callbacks must not throw: its frames do not support exceptions. A call site that
+// cannot be named (no memory, a warning that is an error) becomes none.
 template <class Result>
 Result or_nothing(c10::function_ref<Result()> work) noexcept {
   try {

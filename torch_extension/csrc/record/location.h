@@ -10,7 +10,7 @@
 namespace torchacc {
 
 // Names the operator that this thread is recording, for the sites captured meanwhile: the library
-// speaks of the primitives it was turned into.
+// only knows the primitives it is lowered to.
 class RecordingScope {
  public:
   explicit RecordingScope(const std::string& name);

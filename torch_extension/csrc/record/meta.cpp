@@ -22,7 +22,7 @@ void check_dense(const Call& call, const at::Tensor& result) {
                               call.info().name, ": ", kNoSparse);
 }
 
-// What stands in for a device tensor: see Call::read_number.
+// Whether a value stands in for a device tensor: see Call::read_number.
 bool is_number(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().defined() && value.toTensor().is_cpu();
 }
@@ -53,7 +53,7 @@ class Mirror {
       tensors_.push_back(use.tensor != nullptr ? mirror(use) : at::Tensor());
   }
 
-  // The call's stack with mirrors in place of its device tensors and, where `numbers` says so, of
+  // The call's stack with mirrors in place of its device tensors and, if `numbers` is set, of
   // numbers in CPU tensors.
   torch::jit::Stack inputs(bool numbers) {
     torch::jit::Stack stack;
@@ -146,7 +146,8 @@ class Mirror {
   std::vector<at::Tensor> tensors_;
 };
 
-// Meta kernels written in Python report "not possible without data" in several ways, as texts.
+// Meta kernels written in Python report "not possible without data" in several ways, by their
+// messages.
 bool means_no_meta(std::string_view what) {
   for (const std::string_view text :
        {"NotImplementedError", "data-dependent", "DynamicOutputShape", "DataDependent",
@@ -196,7 +197,7 @@ bool writes(const Call& call) {
                      [](const TensorUse& use) { return use.written; });
 }
 
-// Whether all that the operator returns is new.
+// Whether all results are new tensors.
 bool returns_fresh(const Call& call) {
   const auto& returns = call.info().handle.schema().returns();
   return !writes(call) &&
@@ -218,8 +219,8 @@ std::shared_ptr<const Shapes> shapes_of(const Call& call, const Tensors& results
   return shapes;
 }
 
-// Whether results have no elements though operands have: what some kernels refuse, and nothing is
-// ever read that could be an error then.
+// Whether results have no elements though operands have: some kernels refuse such calls, and no
+// result is ever read that could raise the error.
 bool gives_nothing(const Call& call, const Shapes& shapes) {
   const auto tensors = call.tensors();
   const bool has_elements = std::any_of(tensors.begin(), tensors.end(), [](const TensorUse& use) {
@@ -231,9 +232,9 @@ bool gives_nothing(const Call& call, const Shapes& shapes) {
          });
 }
 
-// Whether a Meta kernel says what its operator cannot mean: a new tensor where the schema has an
-// argument, or an out= tensor without elements that gets none of an operand's. A CPU kernel may
-// give them to what it updates, too (the observers of quantization do).
+// Whether a Meta kernel's answer cannot be right: a new tensor where the schema returns an
+// argument, or an out= tensor that stays empty though an operand has elements. The same goes for a
+// tensor that a CPU kernel updates, which may get elements too (quantization observers).
 bool misses_out(const Call& call, const Shapes& shapes) {
   const auto& returns = call.info().handle.schema().returns();
   if (returns.size() == shapes.outputs.size()) {
@@ -304,7 +305,7 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
     known = infer(false);
   } catch (const std::exception&) {
     raise_as_cpu(call);
-    // The Meta kernel refuses what the CPU's accepts.
+    // The Meta kernel refuses a call that the CPU's kernel accepts.
     const auto results = dry_run_in_full(call);
     if (results.has_value() && returns_fresh(call)) return shapes_of(call, *results);
     // Some Meta kernels want numbers in tensors to lie where the other tensors do; others read
@@ -338,7 +339,7 @@ std::shared_ptr<const Shapes> run_meta(const Call& call) {
     shapes->fresh += output.kind == OutputShape::Kind::Fresh;
   leave_out_unasked(call, *shapes);
   shapes->resized = mirror.resized();
-  // PyTorch's CPU leaves some of these as they are where a Meta kernel makes them its own way.
+  // PyTorch's CPU kernels leave some of these arguments as they are, where Meta kernels do not.
   if (misses_out(call, *shapes) || gives_another_geometry(call, *shapes)) return nullptr;
   if (gives_nothing(call, *shapes)) raise_as_cpu(call);
   correct_types(call, *shapes);

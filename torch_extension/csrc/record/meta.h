@@ -11,12 +11,12 @@ namespace torchacc {
 // values.
 std::shared_ptr<const Shapes> run_meta(const Call& call);
 
-// What the CPU's kernel returns, where that can be found out: null for calls that write, and where
-// a kernel might go where its operands say.
+// The CPU kernel's results, if a dry run can tell; null for calls that write, and for kernels that
+// may access memory where their operands say.
 std::shared_ptr<const Shapes> shapes_of_cpu(const Call& call);
 
-// How many random numbers a call draws at most: as its first result has elements, or its first
-// operand, or the tensor that it is told to write.
+// An upper bound of the random numbers that a call draws: the elements of its first result, its
+// first operand, or the tensor that it writes.
 int64_t random_numel(const Call& call, const Shapes& shapes);
 
 }  // namespace torchacc

@@ -20,7 +20,8 @@ namespace {
 
 using c10::TypeKind;
 
-// Tensors whose values may be wrong: a GPU's kernel that meets one ends the process's use of it.
+// Whether a parameter's values may be invalid: a GPU kernel that meets such a value ends the
+// process's use of the GPU.
 bool is_judged(const std::string& parameter) {
   static const auto* names =
       new std::unordered_set<std::string>{"index", "indices", "target", "targets", "mask"};
@@ -91,7 +92,7 @@ bool is_float_type(const c10::Type& real_type) {
   return real_type.kind() == TypeKind::FloatType || real_type.kind() == TypeKind::SymFloatType;
 }
 
-// By the names that PyTorch's schemas have for them.
+// Whether an argument has one of the names that PyTorch's schemas use for sizes.
 bool names_sizes(std::string_view name) {
   constexpr std::array<std::string_view, 12> kNames{
       "size",  "output_size", "input_size",       "self_size", "sizes", "input_sizes",
@@ -109,9 +110,9 @@ Parameter parameter_of(const c10::Argument& argument) {
   return parameter;
 }
 
-// Kernels written in Python need the GIL, which the launch thread must never take. They have no
-// signature in C++, as compiled ones do. PyTorch says so of each registration, with the source
-// location that it was made at. One that it does not list may be anything.
+// Kernels written in Python need the GIL, which the launch thread must never take. Unlike compiled
+// ones, they have no C++ signature; PyTorch lists that for each registration, with its source
+// location. A registration that is not listed may be anything.
 bool has_python_kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) {
   if (!handle.hasComputedKernelForDispatchKey(key)) return false;
   const std::string place = handle.getComputedKernelForDispatchKey(key).debug() + " :: (";
@@ -123,7 +124,7 @@ bool has_python_kernel(const c10::OperatorHandle& handle, c10::DispatchKey key) 
   return true;
 }
 
-// Operators of libraries that `record_whole` was called for.
+// Library operators for which `record_whole` was called.
 struct WholeOperators {
   std::mutex mutex;
   std::unordered_set<std::string> names;
@@ -170,9 +171,9 @@ Immediate immediate_mode(const c10::OperatorHandle& handle, const OperatorInfo& 
   return in_python ? Immediate::Always : Immediate::Never;
 }
 
-// Random numbers are the same on every backend: those of the CPU's kernels, which say what is wrong
-// with a value, too. And they stand in for PyTorch's own of a GPU that are written in Python, which
-// could not be recorded.
+// Whether the CPU's kernel computes the operator on every backend. Random numbers are the same
+// everywhere: those of the CPU's kernels, which also report invalid values. And they replace
+// PyTorch's own GPU kernels that are written in Python, which could not be recorded.
 bool is_the_cpus(const c10::OperatorHandle& handle, const OperatorInfo& info) {
   if (!handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) return false;
   if (info.seeded) return true;
@@ -189,7 +190,7 @@ bool fits_any_size(const std::string& name) {
          name == "from" || name == "to";
 }
 
-// Bounds between which integers are drawn decide no shape, and differ from step to step.
+// The bounds of random integers determine no shape, and differ from step to step.
 void let_bounds_vary(OperatorInfo& info) {
   const auto& arguments = info.handle.schema().arguments();
   for (size_t index = 0; index < arguments.size(); ++index) {
@@ -200,7 +201,7 @@ void let_bounds_vary(OperatorInfo& info) {
   }
 }
 
-// Not the kernels that believe what stands in their operands: LAPACK's go where pivots say.
+// Excludes kernels that trust their operands: LAPACK's access memory where pivots say.
 bool is_dry_runnable(const c10::OperatorHandle& handle, const OperatorInfo& info) {
   if (!info.native.has_value() && !info.seeded && !handle.hasTag(at::Tag::pointwise) &&
       !info.has(TORCHACC_FACT_CHECKS_INTEGERS)) {
@@ -228,7 +229,7 @@ std::shared_ptr<const OperatorInfo> describe(const c10::OperatorHandle& handle) 
       type = type->expectRef<c10::OptionalType>().getElementType().get();
     if (type->kind() == TypeKind::GeneratorType) info->generator = static_cast<int>(index);
     if (arguments[index].name() == "indices") info->lists_from_cpu = true;
-    // The schema does not say that it updates them.
+    // The schema does not say that these are updated.
     if (info->has(TORCHACC_FACT_UPDATES_STATISTICS) &&
         arguments[index].name().rfind("running_", 0) == 0)
       info->parameters.back().written = true;
@@ -266,7 +267,7 @@ class Registry final : public c10::OpRegistrationListener {
     generation_.fetch_add(1, std::memory_order_release);
   }
 
-  // Changes whenever an operator has gone.
+  // Changes whenever an operator is removed.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
@@ -290,7 +291,7 @@ Registry& registry() {
 }  // namespace
 
 std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& handle) {
-  // What this thread has asked for already: no lock for every call.
+  // Operators that this thread has asked for before, so that not every call takes the lock.
   struct Seen {
     uint64_t generation = 0;
     ska::flat_hash_map<const void*, std::shared_ptr<const OperatorInfo>> infos;
@@ -317,7 +318,7 @@ void record_whole(const std::string& name) {
     std::lock_guard<std::mutex> lock(all.mutex);
     all.names.insert(name);
   }
-  // As long as the process, as the device's other kernels.
+  // Lives as long as the process, like the device's other kernels.
   new c10::RegistrationHandleRAII(
       dispatcher.registerImpl({name, ""}, c10::DispatchKey::PrivateUse1,
                               c10::KernelFunction::makeFromBoxedFunction<&record_boxed>(),

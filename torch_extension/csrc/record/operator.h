@@ -1,4 +1,4 @@
-// What the recorder needs to know of an operator, worked out once from its schema.
+// The recorder's facts about an operator, derived once from its schema.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -37,7 +37,7 @@ struct Parameter {
   bool is_size;   // numbers that are sizes of an operand or a result
 };
 
-// Operators that cannot be recorded because PyTorch cannot say what they return before they have
+// Operators that cannot be recorded because PyTorch does not know their results before they have
 // run.
 enum class Immediate : uint8_t {
   Never,
@@ -51,24 +51,24 @@ struct OperatorInfo {
   uint64_t id;  // never reused, unlike addresses of operators that Python removes and defines again
   std::vector<Parameter> parameters = {};
   int generator = -1;           // index of the generator parameter
-  bool seeded = false;          // takes numbers from the generator
+  bool seeded = false;          // draws from the generator
   bool lists_from_cpu = false;  // its index lists may lie on the CPU
   bool users = false;           // not one of PyTorch's own
-  bool by_cpu = false;          // by the CPU's kernel wherever its operands lie
-  bool clamps = false;          // between numbers
-  bool dry_runnable = false;    // its CPU kernel says as much of small tensors as of large ones
+  bool by_cpu = false;          // runs as the CPU's kernel wherever its operands are
+  bool clamps = false;          // clamps between numbers
+  bool dry_runnable = false;    // its CPU kernel refuses small tensors as it does large ones
   Immediate immediate = Immediate::Never;
   std::optional<torchacc_op> native = std::nullopt;
-  torchacc_facts facts = 0;  // what the schema does not say
+  torchacc_facts facts = 0;  // not in the schema
 
   bool has(torchacc_facts fact) const { return (facts & fact) != 0; }
 };
 
 std::shared_ptr<const OperatorInfo> operator_info(const c10::OperatorHandle& handle);
 
-// Has the operator of a library, "torchaudio::lfilter", recorded as its kernel for the CPU, which
-// has to be compiled, where a device would else get a composition of PyTorch's operators. Its
-// schema must say all that it writes.
+// Records the operator of a library, "torchaudio::lfilter", as its CPU kernel, which must be
+// compiled, where a device would otherwise get a composition of PyTorch's operators. Its schema
+// must declare everything that it writes.
 void record_whole(const std::string& name);
 
 // Throws PyTorch's error for tensors of different devices; `index` is that of the parameter in
@@ -76,7 +76,7 @@ void record_whole(const std::string& name);
 [[noreturn]] void fail_devices(const OperatorInfo& info, size_t index, c10::Device expected,
                                c10::Device found);
 
-// The library's operator of that name, or nothing.
+// The library's operator of this name, or nothing.
 std::optional<torchacc_op> find_native(std::string_view name);
 
 }  // namespace torchacc

@@ -86,7 +86,8 @@ torchacc_op host_operator_of(const Call& call, const Shapes& shapes) {
   return static_cast<torchacc_op>(op);
 }
 
-// Whether integers and a number are compared in f64, the default dtype, which no result says.
+// Whether integers and a number are compared in f64, the default dtype, which no result's type
+// tells.
 bool compares_in_f64(const Call& call, const Views& outputs) {
   if (c10::get_default_dtype_as_scalartype() != at::kDouble || !call.has_float_number())
     return false;
@@ -101,7 +102,8 @@ bool compares_in_f64(const Call& call, const Views& outputs) {
          });
 }
 
-// A complex number, as its two parts, is read by rows that compute with complex tensors.
+// Whether a row computes the call. A complex number, passed as its two parts, is read only by rows
+// that compute with complex tensors.
 bool has_native_form(const Call& call, const Views& outputs) {
   if (!call.info().native.has_value() || compares_in_f64(call, outputs)) return false;
   if (!call.has_complex_number()) return true;
@@ -129,7 +131,7 @@ void submit(const Call& call, const Shapes& shapes, c10::ArrayRef<torchacc_arg> 
   record_native(host_operator_of(call, shapes), arguments, outputs);
 }
 
-// Tensors that have the results' names: the CPU's kernels know them, Meta kernels do not.
+// Tensors with the names of the results: the CPU's kernels know them, Meta kernels do not.
 Tensors dry_run_names(const Call& call) {
   raise_as_cpu(call);
   auto named = dry_run_in_full(call);
@@ -161,7 +163,7 @@ void return_results(torch::jit::Stack& stack, const Call& call, const Shapes& sh
   }
 }
 
-// The library's clamp ignores NaN where it is the only bound, and knows it where there are two.
+// The library's clamp ignores NaN as its only bound, and respects it as one of two.
 void clamp_as_pytorch(torch::jit::Stack& stack, const OperatorInfo& info) {
   c10::IValue* const bounds = &stack[stack.size() - info.parameters.size() + 1];
   for (c10::IValue* bound : {&bounds[0], &bounds[1]}) {
@@ -171,9 +173,9 @@ void clamp_as_pytorch(torch::jit::Stack& stack, const OperatorInfo& info) {
   }
 }
 
-// Makes of masks among the indices of PyTorch's own operators the places of their true elements: so
-// the host reads these, not what they select from. Not of masks that do not fit, or of bytes, of
-// which PyTorch has something to say.
+// Replaces masks among the indices of PyTorch's own operators by the positions of their true
+// elements, so that the host reads the masks and not the indexed tensor. Leaves masks that do not
+// fit, and byte masks, about which PyTorch has something to say.
 bool number_masks(const OperatorInfo& info, torch::jit::Stack& stack) {
   if (info.users) return false;
   c10::IValue* const values = &stack[stack.size() - info.parameters.size()];
@@ -249,7 +251,8 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (info->immediate == Immediate::Always) return run_immediately(*info, *stack);
   if (info->clamps) clamp_as_pytorch(*stack, *info);
   Call call(info, *stack);
-  // How many elements a mask selects, and so what fits beside it, is a matter of values.
+  // The number of elements that a mask selects, and so the shapes that fit beside it, depend on
+  // values.
   if (call.has_mask_among_indices() || (info->immediate == Immediate::WithMask && call.has_mask()))
     return number_masks(*info, *stack) ? record_boxed(op, stack) : run_immediately(*info, *stack);
   if (writes_as_the_cpu(call) || call.has_large_number()) return run_immediately(*info, *stack);
@@ -261,7 +264,7 @@ void record_boxed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const RecordingScope scope(info->name);
   resize_arguments(call, *shapes);
   Tensors results = make_results(call, *shapes);
-  // Nothing is computed where all results are arguments, as PyTorch has it for some that are empty.
+  // Nothing is computed if all results are arguments, as in PyTorch for some empty ones.
   if (!info->users && !shapes->outputs.empty() && shapes->fresh == 0 && !writes(call)) {
     return return_results(*stack, call, *shapes, results);
   }

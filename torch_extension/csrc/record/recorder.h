@@ -23,10 +23,10 @@ torch::jit::Stack record(const c10::OperatorHandle& op, Arguments&&... arguments
   return stack;
 }
 
-// A view for each entry of the call's tensors(), in order.
+// One view for each entry of the call's tensors(), in order.
 c10::SmallVector<torchacc_view, 16> argument_views(const Call& call);
 
-// A view of a device tensor for the C ABI. It points to the tensor's own sizes and strides.
+// A view of a device tensor for the C ABI. It points to the tensor's sizes and strides.
 torchacc_view view_of(const c10::TensorImpl& tensor);
 
 // Records an operation of the library itself, outside any schema.

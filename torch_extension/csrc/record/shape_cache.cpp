@@ -13,8 +13,8 @@
 namespace torchacc {
 namespace {
 
-// A call's key and what it gave. The hash only finds it; equal words decide. A collision costs a
-// miss.
+// A call's key and its shapes. The hash only finds an entry; equal words decide. A collision costs
+// a miss.
 struct Entry {
   std::vector<uint64_t> key;
   std::shared_ptr<const Shapes> shapes;
@@ -26,9 +26,8 @@ struct Entry {
 using EntryPointer = std::shared_ptr<const Entry>;
 
 // Bounded by two generations: when the young one is full, in entries or in words of their keys, it
-// becomes the old one, and whatever is
-// not asked for again while the next fills up is forgotten. Lookups stay a single probe for all
-// that is in use.
+// becomes the old one; entries that are not asked for while the next one fills up are dropped.
+// Lookups of entries in use stay a single probe.
 class ShapeCache {
  public:
   EntryPointer find(uint64_t hash, const KeyWords& key) {
@@ -74,7 +73,8 @@ class ShapeCache {
 std::atomic<uint64_t> g_hits{0};
 std::atomic<uint64_t> g_misses{0};
 
-// What this thread asked for lately, at the place that the hash says: no lock for every call.
+// Recent entries of this thread, at the index given by their hash, so that not every call takes the
+// lock.
 EntryPointer& recent(uint64_t hash) {
   constexpr size_t kRecent = 1024;
   static thread_local std::array<EntryPointer, kRecent> entries;
@@ -87,8 +87,8 @@ ShapeCache& cache() {
 }
 
 bool cacheable(const Call& call, const Shapes& shapes) {
-  // What is written in another geometry, but for an out= argument, may lie elsewhere next time, and
-  // so may a view.
+  // Tensors that get another geometry, except out= arguments, may lie elsewhere next time, and so
+  // may views.
   return std::all_of(shapes.resized.begin(), shapes.resized.end(),
                      [&call](const ResizedArgument& resized) {
                        return call.tensors()[resized.use].out && !resized.offset;

@@ -1,5 +1,5 @@
-// What an operator returns for given shapes: remembered, because PyTorch's own answer (its Meta
-// kernels) is mostly Python code that costs 10 µs to 30 ms a call.
+// The shapes of an operator's results, cached, because PyTorch's own answer (its Meta kernels) is
+// mostly Python code that costs 10 µs to 30 ms a call.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ struct ResizedArgument {
   size_t use;
   Dims sizes;
   Dims strides;
-  std::optional<int64_t> offset;  // another one in its storage; of an out= argument none
+  std::optional<int64_t> offset;  // new offset in its storage; none for an out= argument
 };
 
 struct Shapes {
@@ -61,8 +61,7 @@ struct ShapeCacheCounters {
 };
 
 // The shapes of this call's results, or null when PyTorch cannot tell them without running the
-// operator. Throws what the operator throws for invalid arguments. May run Python: call without
-// locks.
+// operator. Throws the operator's errors for invalid arguments. May run Python: call without locks.
 std::shared_ptr<const Shapes> infer_shapes(Call& call);
 
 ShapeCacheCounters shape_cache_counters();

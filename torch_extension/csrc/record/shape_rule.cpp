@@ -20,7 +20,7 @@
 namespace torchacc {
 namespace {
 
-// As often as this a rule must have been right, for different sizes, before it is believed.
+// Number of calls, of different sizes, for which a rule must have been right before it is believed.
 constexpr int kConfirmations = 2;
 constexpr int kNever = std::numeric_limits<int>::min() / 2;
 constexpr size_t kMaxResults = 4;
@@ -30,9 +30,9 @@ using Types = std::vector<torchacc_type>;
 // The dimensions of a dense result, the one with the largest stride first.
 using Order = c10::SmallVector<uint8_t, 6>;
 
-// Of a result what a pattern decides by itself: whether it is a new tensor, an argument or none; of
-// a new one how it lies, of which the rule says nothing, and its type, which PyTorch may have
-// otherwise than the row computes it.
+// The properties of a result that its pattern determines: whether it is a new tensor, an argument
+// or none; for a new one, its layout, which the rule does not give, and its type, which may differ
+// between PyTorch and the row.
 struct Form {
   OutputShape::Kind kind = OutputShape::Kind::Fresh;
   int32_t argument = -1;
@@ -46,7 +46,7 @@ struct Form {
 };
 using Forms = std::vector<Form>;
 
-// How often the rule was right for calls of a pattern, and the forms of their results.
+// Number of a pattern's calls for which the rule was right, and the forms of their results.
 struct Record {
   std::vector<uint64_t> pattern;
   Forms forms;
@@ -72,7 +72,7 @@ class Ledger {
     if (!same(record.pattern, pattern)) {
       record = {std::vector<uint64_t>(pattern.begin(), pattern.end()), forms, 0};
     }
-    // Where there are several forms the pattern does not say which.
+    // If forms differ between calls, the pattern does not determine them.
     record.confirmations = record.forms == forms ? record.confirmations + 1 : kNever;
   }
 
@@ -115,15 +115,15 @@ bool may_have_rule(const Call& call) {
          returns.size() <= kMaxResults;
 }
 
-// What the rule says of so many results; nothing where there is no native form, or it refuses
-// the call. With `raises` that is thrown: PyTorch's Meta kernels let some of it pass.
+// The rule's types for `n_results` results; nothing if there is no native form, or it refuses the
+// call. With `raises` the refusal is thrown: PyTorch's Meta kernels let some of these calls pass.
 std::optional<Types> ask(Call& call, size_t n_results, bool raises) {
   Types types(n_results);
   const auto views = argument_views(call);
   const auto given = call.arguments(views.data());
   c10::SmallVector<torchacc_arg, 16> arguments(given.begin(), given.end());
   if (call.info().seeded) {
-    // Where the seed and the offset will be.
+    // Placeholders for the seed and the offset.
     arguments.append(2, integer_argument(TORCHACC_ARG_SCALAR_INT, 0));
   }
   torchacc_error* error = torchacc_infer(context(), *call.info().native, arguments.data(),
@@ -138,7 +138,7 @@ std::optional<Types> ask(Call& call, size_t n_results, bool raises) {
 
 at::IntArrayRef sizes_of(const torchacc_type& type) { return {type.sizes, type.rank}; }
 
-// Of the new results, which come first.
+// Whether `same` holds for all new results, whose types come first.
 template <class Same>
 bool agree(const Types& types, const Shapes& shapes, Same same) {
   size_t next = 0;
@@ -161,7 +161,7 @@ bool agree_in_types(const Types& types, const Shapes& shapes) {
   });
 }
 
-// Whether what is written, of which the types after `fresh` are, keeps its sizes.
+// Whether written tensors, whose types come after the `fresh` ones, keep their sizes.
 bool keeps_written(const Types& types, size_t fresh, const Call& call) {
   size_t next = fresh;
   for (const TensorUse& use : call.tensors()) {
@@ -171,7 +171,7 @@ bool keeps_written(const Types& types, size_t fresh, const Call& call) {
   return next == types.size();
 }
 
-// Of calls that give none nothing is computed, and PyTorch refuses less.
+// Calls without resulting elements compute nothing, and PyTorch refuses fewer of them.
 bool gives_elements(const Call& call, const Shapes& shapes) {
   const auto has_elements = [](const OutputShape& output) {
     return output.kind == OutputShape::Kind::Fresh && c10::multiply_integers(output.sizes) != 0;
@@ -230,7 +230,7 @@ std::optional<Forms> forms_of(const Shapes& shapes) {
   return forms;
 }
 
-// New tensors that lie in rows.
+// Forms of new row-major tensors.
 Forms in_rows(const Types& types) {
   Forms forms;
   for (const torchacc_type& type : types)
@@ -239,7 +239,7 @@ Forms in_rows(const Types& types) {
   return forms;
 }
 
-// Of results that have these forms; `types` are those of the new ones, and perhaps others.
+// The shapes of results with these forms; `types` are those of the new ones, and perhaps others.
 std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types, const Forms& forms) {
   auto shapes = std::make_shared<Shapes>();
   for (const Form& form : forms) {
@@ -261,8 +261,8 @@ std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types, co
   return shapes;
 }
 
-// What is right where the rule and the Meta kernel differ; null where they do not, or nothing can
-// be found out.
+// The right shapes if the rule and the Meta kernel differ; null if they do not, or nothing can be
+// determined.
 std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   if (!may_have_rule(call)) return nullptr;
   const bool raises =
@@ -273,9 +273,9 @@ std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
   }
   std::shared_ptr<const Shapes> found;
   if (!agree_in_sizes(*types, shapes) || !agree_in_types(*types, shapes)) {
-    // The CPU's kernels are not run on indices that are not there: then the row, which computes the
-    // results, goes before the Meta kernel. But that knows types, which may hang on the default
-    // one.
+    // The CPU's kernels are not run on indices that may be out of range: then the row, which
+    // computes the results, takes precedence over the Meta kernel, except in types, which may
+    // depend on the default dtype.
     if (trusts_operands(call) && agree_in_types(*types, shapes)) {
       const Types fresh(types->begin(), types->begin() + static_cast<std::ptrdiff_t>(shapes.fresh));
       return fresh.size() == shapes.outputs.size() ? shapes_of(call, fresh, in_rows(fresh))

@@ -6,7 +6,7 @@
 
 namespace torchacc {
 
-// Adds the time until it goes, in nanoseconds.
+// Adds its lifetime, in nanoseconds, to a sum.
 class Stopwatch {
  public:
   explicit Stopwatch(std::atomic<uint64_t>& sum) : sum_(sum) {}

@@ -1,5 +1,5 @@
-// What differs between the versions of PyTorch that this is compiled with, from 2.11 to 2.15. The
-// dialect of C++ is in build.mk.
+// Differences between the versions of PyTorch that this is compiled with, from 2.11 to 2.15. The
+// C++ dialect is in build.mk.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,8 +17,8 @@
 
 namespace torchacc {
 
-// Whether all is NaN where that is the only bound of `clamp`. 2.11 ignores it there, 2.15 does not
-// (https://github.com/pytorch/pytorch/pull/172200).
+// Whether `clamp` gives NaN everywhere if that is its only bound. 2.11 ignores it there, 2.15 does
+// not (https://github.com/pytorch/pytorch/pull/172200).
 inline bool lone_nan_clamps() {
   static const bool answer = [] {
     const CleanDispatch guard;
@@ -27,7 +27,7 @@ inline bool lone_nan_clamps() {
   return answer;
 }
 
-// Whether numbers beyond the largest of float8_e4m3fn become that: in 2.13 and newer; NaN in 2.11.
+// Whether numbers beyond the largest float8_e4m3fn become that one: in 2.13 and newer; NaN in 2.11.
 inline bool float8_saturates() {
   static const bool answer = [] {
     const CleanDispatch guard;
@@ -37,8 +37,8 @@ inline bool float8_saturates() {
   return answer;
 }
 
-// What Kineto is told of a device, and of a queue on one. Aggregates from 2.13 on, with another
-// order of a queue's fields than the constructors before them took.
+// Kineto's descriptions of a device, and of a queue on one. They are aggregates from 2.13 on;
+// before, their constructors took a queue's fields in another order.
 template <typename Info>
 std::unique_ptr<Info> device_info(int64_t id, int64_t sort_index, const char* name) {
   return std::unique_ptr<Info>(new Info{id, sort_index, name, name});
@@ -59,7 +59,7 @@ Info resource_info(int64_t device, int64_t id, const char* name) {
 
 inline bool is_named(const c10::TensorImpl& tensor) { return tensor.has_named_tensor_meta(); }
 
-// Gives a tensor without names those of `named`, which has as many dimensions.
+// Gives a tensor without names those of `named`, which has the same number of dimensions.
 inline void copy_names(at::Tensor& tensor, const c10::TensorImpl& named) {
   at::impl::internal_set_names_inplace(tensor.unsafeGetTensorImpl(), at::impl::get_names(&named),
                                        /*validate_names=*/false);

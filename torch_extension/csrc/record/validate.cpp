@@ -15,7 +15,7 @@
 namespace torchacc {
 namespace {
 
-// What the call's kernel says to stand-ins.
+// The kernel's refusal of stand-ins.
 struct Refusal {
   std::exception_ptr error;
   std::string words;
@@ -40,8 +40,8 @@ bool any_type(const Call& call, Test test) {
   });
 }
 
-// Throws what is said to zeros and to ones alike: what is refused for its values is refused in
-// other words for others, or not at all.
+// Throws the refusal if it is the same for zeros and for ones: refusals that depend on values
+// differ for other values, or do not occur.
 template <class Ask>
 void raise_if_certain(Ask refusal_of_filled) {
   const std::optional<Refusal> zeros = refusal_of_filled(0);
@@ -50,12 +50,12 @@ void raise_if_certain(Ask refusal_of_filled) {
   if (ones.has_value() && ones->words == zeros->words) std::rethrow_exception(zeros->error);
 }
 
-// What the CPU lacks a kernel for it says in such words; not all of its errors have the type.
+// The CPU reports missing kernels in such words; not all of these errors have the type.
 bool lacks_kernel(const Refusal& refusal) {
   return refusal.words.find("not implemented for") != std::string::npos;
 }
 
-// Whether the CPU's kernel takes no elements of these types, or lacks a kernel for them.
+// Whether the CPU's kernel accepts elements of these types, refuses them, or is missing.
 enum class Verdict : uint8_t { Accepted, Refused, Unknown };
 
 Verdict verdict_on_types(const Call& call, int64_t value, bool halves) {
@@ -77,14 +77,14 @@ bool names_half(const Call& call) {
 }
 
 // Whether a call has statistics of halves, which are f32 here, as on CUDA: the CPU's kernels want
-// their own back.
+// halves back.
 bool has_own_statistics(const Call& call) {
   return call.info().has(TORCHACC_FACT_F32_STATISTICS) && any_type(call, is_half);
 }
 
-// Whether the CPU's kernel takes these types for no values: not 0, which divides nothing, and not
-// 1, which is no index everywhere. What it lacks for half types a device may have, so f32 stands
-// for them then, unless an attribute could name one.
+// Whether the CPU's kernel refuses these types for all values: both for 0, which divides nothing,
+// and for 1, which is not a valid index everywhere. A device may have kernels for half types that
+// the CPU lacks, so f32 then stands for these, unless an attribute could name one.
 bool refuses_types(const Call& call) {
   const OperatorInfo& info = call.info();
   if (!info.dry_runnable || info.seeded || any_type(call, at::isFloat8Type)) return false;
@@ -107,7 +107,7 @@ bool refuses_types(const Call& call) {
   return !may_name && refuses(/*halves=*/false) == Verdict::Refused;
 }
 
-// The call's tensors on the CPU as they lie on the device, in storages of their own.
+// The call's tensors on the CPU, laid out as on the device, in storages of their own.
 class Layout {
  public:
   Layout(const Call& call, int64_t value)
@@ -148,7 +148,7 @@ class Layout {
   std::vector<c10::Storage> storages_;
 };
 
-// Most operators may write over an operand that lies exactly there, but not all as out=.
+// Most operators may write over an operand at exactly the same place, but not all may as out=.
 bool is_in_question(const TensorUse& written, const TensorUse& other) {
   if (other.tensor == nullptr || other.storage != written.storage || &other == &written)
     return false;
@@ -169,7 +169,7 @@ bool writes_over_operands(const Call& call) {
 }
 
 // Bool and integers, floats, complex numbers: an in-place result may not fall back to an earlier
-// one.
+// category.
 int category(at::ScalarType type) {
   return at::isComplexType(type) ? 2 : at::isFloatingType(type) ? 1 : 0;
 }
@@ -181,8 +181,8 @@ int category(const c10::IValue& value) {
   return value.isComplexDouble() ? 2 : value.isDouble() ? 1 : 0;
 }
 
-// Whether an in-place operator meets numbers of a higher category than those it writes over. What a
-// list or an out= tensor holds is left to the Meta kernel.
+// Whether an in-place operator has operands of a higher category than the tensor it writes over.
+// Tensors in lists and out= tensors are left to the Meta kernel.
 bool falls_back(const Call& call) {
   const auto tensors = call.tensors();
   const auto inputs = call.inputs();
@@ -198,7 +198,7 @@ bool falls_back(const Call& call) {
                      [own](const c10::IValue& value) { return category(value) > own; });
 }
 
-// Whether an operator that wants floats of one type got several.
+// Whether an operator that requires floats of one type got several.
 bool mixes_floats(const Call& call) {
   if (!call.info().has(TORCHACC_FACT_ONE_FLOAT)) return false;
   std::optional<at::ScalarType> first;
@@ -224,15 +224,16 @@ bool converts_results(const Call& call) {
   return false;
 }
 
-// What the library's product leaves to its run.
+// Whether the operands of a product have unequal numbers of terms; the library leaves this check to
+// the run.
 bool has_unequal_terms(const Call& call) {
   if (!call.info().has(TORCHACC_FACT_COUNTS_TERMS_LATE)) return false;
   const auto tensors = call.tensors();
   return tensors[0].tensor->sizes()[1] != tensors[1].tensor->sizes()[0];
 }
 
-// Whether strides may lead to one element twice: dimensions that are nested, each as long as all
-// within it, do not.
+// Whether strides may lead to one element twice. Nested dimensions, each stepping over the extent
+// of all within it, do not.
 bool may_overlap(const c10::TensorImpl& tensor) {
   if (tensor.is_non_overlapping_and_dense() || tensor.numel() == 0) return false;
   std::vector<std::pair<int64_t, int64_t>> dims;
@@ -273,7 +274,7 @@ void check_kernel(const Call& call) {
     return type != at::kFloat && type != at::kDouble;
   };
   if (!on_cpu || info.users || trusts_operands(call) || !any_type(call, is_rare)) return;
-  // Only types count: what is too large is left to its run.
+  // Only types matter here: calls that are too large are left to their run.
   if (nbytes_of(call) > kLargestDryRun >> 6) return;
   const auto refusal = refusal_of(
       call, [](const c10::TensorImpl& tensor) { return in_full(tensor, type_of(tensor), 0); });
@@ -300,7 +301,7 @@ bool writes_as_the_cpu(const Call& call) {
 
 void check_numbers(const Call& call) {
   if (!call.info().dry_runnable) return;
-  // What this thread has found right lately, at the places that the hashes say.
+  // The keys that this thread has accepted lately, at the indices given by their hashes.
   constexpr size_t kRecent = 16;
   static thread_local std::array<KeyWords, kRecent> accepted;
   KeyWords words = call.key_with_numbers();
@@ -311,7 +312,7 @@ void check_numbers(const Call& call) {
     try {
       raise_as_cpu(call);
     } catch (const c10::NotImplementedError&) {
-      // A device may have what a CPU lacks for half types.
+      // A device may support half types that a CPU lacks.
       if (!any_type(call, is_half)) throw;
     }
   }

@@ -6,28 +6,28 @@
 
 namespace torchacc {
 
-// Throws what the call's CPU kernel says to tensors of the same shapes if it says so whatever their
-// values are; returns if it may accept them.
+// Throws the error of the call's CPU kernel for tensors of the same shapes if it does not depend on
+// their values; returns if the kernel may accept them.
 void raise_as_cpu(const Call& call);
 
 // Throws for element types that the operator refuses though its Meta kernel may accept them.
 void check_types(const Call& call);
 
-// Throws where the call's kernel is the CPU's and there is none for these types, so that the line
-// of the call is told and not a later one.
+// Throws if the call runs the CPU's kernel and there is none for these types, so that the error
+// names the line of the call and not a later one.
 void check_kernel(const Call& call);
 
-// Throws where the operator would write over what it reads.
+// Throws if the operator would write over an operand.
 void check_overlaps(const Call& call);
 
-// Whether a tensor that is written to may show one element in several places, such as an expanded
-// one: which of several writes stays is the CPU's kernel's affair, and whether it allows any. Or
-// has bools of other bytes, of which those stay that the kernel does not write. Or is in a list
-// twice, and updated as often.
+// Whether the effect of a call's writes is that of the CPU's kernel. A written tensor may show one
+// element in several places, such as an expanded one: the kernel decides which of several writes
+// stays, and whether any are allowed. Or it has bools of other bytes, which stay where the kernel
+// does not write. Or it is in a list twice, and is updated twice.
 bool writes_as_the_cpu(const Call& call);
 
-// Throws for numbers that are no parameters of the operator's distribution. They are not in the
-// call's key: to be asked for every call.
+// Throws for numbers that are not valid parameters of the operator's distribution. Must be called
+// for every call: the numbers are not in the call's key.
 void check_numbers(const Call& call);
 
 }  // namespace torchacc

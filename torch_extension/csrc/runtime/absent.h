@@ -1,4 +1,4 @@
-// What the device has not, and what to use instead.
+// Features that the device lacks, and their alternatives.
 #pragma once
 
 namespace torchacc {

@@ -17,11 +17,11 @@ namespace torchacc {
 
 struct DeviceBuffer;
 
-// A range of addresses, for one storage after the other.
+// A range of addresses, used by one storage after another.
 struct AddressRange {
   uintptr_t address;
   uint32_t size_class;
-  DeviceBuffer* owner;  // null while nobody has it
+  DeviceBuffer* owner;  // null while unused
 };
 
 // Segregated free lists, four size classes per power of two: constant time, at most 25 % of address
@@ -41,7 +41,8 @@ class AddressSpace {
   uintptr_t next_ = 0;
   uintptr_t end_ = 0;
   std::array<std::vector<AddressRange*>, kClasses> free_;
-  // By address, because the reservation is cut from its beginning on; ranges never move or vanish.
+  // Sorted by address, because the reservation is cut from its beginning on; ranges never move or
+  // vanish.
   std::deque<AddressRange> ranges_;
 };
 

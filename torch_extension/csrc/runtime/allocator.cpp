@@ -30,7 +30,7 @@ class Allocator final : public c10::DeviceAllocator {
     return adopt(handle, nbytes, device);
   }
 
-  // Takes over one reference to `handle`.
+  // Takes ownership of one reference to `handle`.
   at::DataPtr adopt(torchacc_buffer* handle, size_t nbytes, c10::DeviceIndex device) {
     auto buffer = std::make_unique<DeviceBuffer>(DeviceBuffer{handle, nullptr, 0, nbytes, device});
     try {
@@ -54,7 +54,7 @@ class Allocator final : public c10::DeviceAllocator {
   }
 
   void release(DeviceBuffer* buffer) {
-    // In a forked child another thread of the parent may have held any lock when it forked.
+    // In a forked child, any lock may have been held by another thread of the parent at the fork.
     if (in_bad_fork()) return;
     std::unique_ptr<DeviceBuffer> owned(buffer);
     {
@@ -74,7 +74,7 @@ class Allocator final : public c10::DeviceAllocator {
     return addresses_.owner_of(reinterpret_cast<uintptr_t>(pointer));
   }
 
-  // Memory is planned, and kept to be used again, inside libtorchacc.
+  // libtorchacc plans memory and keeps it for reuse.
   bool initialized() override { return context_if_created() != nullptr; }
   void emptyCache(c10::MempoolId_t) override {
     if (torchacc_context* used = context_if_created()) check(torchacc_context_trim(used));
@@ -92,7 +92,7 @@ class Allocator final : public c10::DeviceAllocator {
       stat.current = static_cast<int64_t>(current);
       stat.peak = static_cast<int64_t>(peak);
     };
-    // What storages ask for is `requested_bytes`; they have no memory before something is computed.
+    // `requested_bytes` counts the storages; they have no memory before something is computed.
     set(stats.allocated_bytes[kAll], memory.allocated_bytes, memory.peak_allocated_bytes);
     stats.active_bytes[kAll] = stats.allocated_bytes[kAll];
     set(stats.reserved_bytes[kAll], memory.reserved_bytes, memory.peak_reserved_bytes);
@@ -118,8 +118,8 @@ class Allocator final : public c10::DeviceAllocator {
     torchacc_context_reset_peak_memory(context_if_created());
   }
 
-  // Of a GPU's memory what PyTorch says; of the host's what programs can get, for which the system
-  // gives up its cache of files.
+  // For a GPU, PyTorch's figures; for the host, the memory available to programs, which includes
+  // the file cache that the system gives up on demand.
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
     context();
     if (const auto& native = native_device(); native.has_value() && !native->is_cpu())
@@ -134,7 +134,7 @@ class Allocator final : public c10::DeviceAllocator {
     return {available, total};
   }
 
-  // PyTorch calls raw_allocate only when this is non-null; a raw pointer could not be released by
+  // PyTorch calls raw_allocate only if this is non-null; a raw pointer could not be released by
   // address.
   at::DeleterFnPtr raw_deleter() const override { return nullptr; }
 
@@ -143,13 +143,13 @@ class Allocator final : public c10::DeviceAllocator {
   }
 
  private:
-  // The device's storages and what they ask for.
+  // Counts of the device's storages and their requested bytes.
   DeviceStats storages(c10::DeviceIndex device) {
     std::lock_guard<std::mutex> lock(mutex_);
     return stats_[normalize_device(device)];
   }
 
-  // Storages and their bytes, which are not those that are in memory.
+  // Counts storages and their requested bytes, which differ from the bytes in memory.
   template <class Change>
   void count(c10::DeviceIndex device, Change change) {
     DeviceStats& stats = stats_[device];
@@ -236,8 +236,7 @@ void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
   TORCH_CHECK(offset == 0 && buffer->nbytes == storage.nbytes(),
               "acc: a storage made from a raw pointer cannot be resized");
   check(torchacc_buffer_resize(buffer->handle, nbytes));
-  // A new range for the same buffer: the old one is too short and must not alias what comes after
-  // it.
+  // A new range for the same buffer: the old one is too short, and must not alias its successor.
   auto data = the_allocator().adopt(torchacc_buffer_retain(buffer->handle), nbytes, buffer->device);
   storage.set_data_ptr_noswap(std::move(data));
   storage.set_nbytes(nbytes);

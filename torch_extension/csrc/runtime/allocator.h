@@ -19,12 +19,12 @@ struct DeviceBuffer {
   uintptr_t address;    // unique while alive, never dereferenceable; 0 for an empty buffer
   size_t nbytes;
   c10::DeviceIndex device;
-  // Whether it was seen as bools and as another type, so that true may be any byte but 0.
+  // Whether it was viewed both as bool and as another type, so that true may be any non-zero byte.
   bool has_other_bools = false;
 };
 
-// Where a storage's bytes are. The offset is non-zero only for storages that were rebuilt from an
-// interior pointer (at::from_blob on a device address).
+// The location of a storage's bytes. The offset is non-zero only for storages that were rebuilt
+// from an interior pointer (at::from_blob on a device address).
 struct BufferSlice {
   DeviceBuffer* buffer;
   int64_t byte_offset;
@@ -42,7 +42,7 @@ inline bool is_acc(const at::Tensor& tensor) {
   return tensor.defined() && is_acc(*tensor.unsafeGetTensorImpl());
 }
 
-// Whether a device tensor's bools may be other bytes than 0 and 1.
+// Whether a device tensor's bools may be bytes other than 0 and 1.
 inline bool has_other_bools(const c10::TensorImpl& tensor) {
   return tensor.dtype() == c10::ScalarType::Bool && tensor.has_storage() &&
          buffer_of(*tensor.unsafe_storage().unsafeGetStorageImpl()).buffer->has_other_bools;
@@ -57,13 +57,13 @@ at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::Scal
 at::Tensor make_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
                        c10::DeviceIndex device);
 
-// A tensor on a buffer of which it takes over one reference.
+// A tensor over `handle`; takes ownership of one reference to it.
 at::Tensor adopt_tensor(torchacc_buffer* handle, at::IntArrayRef sizes, at::IntArrayRef strides,
                         int64_t offset, c10::ScalarType dtype, c10::DeviceIndex device);
 
-// Changes the size of a storage, keeping the common prefix. The address changes with it.
+// Changes the size of a storage, keeping the common prefix. The address changes too.
 void resize_storage(c10::StorageImpl& storage, size_t nbytes);
-// Makes the storage large enough for the tensor's geometry.
+// Makes the storage large enough for the tensor's sizes, strides and offset.
 void grow_storage(at::TensorImpl& tensor);
 
 }  // namespace torchacc

@@ -26,8 +26,8 @@ class Generator final : public c10::GeneratorImpl {
     return state_.seed;
   }
 
-  // The state is 16 CPU bytes, seed then offset: the layout DTensor's random tracker reads and
-  // writes.
+  // The state is 16 bytes on the CPU, seed then offset: the layout that DTensor's random tracker
+  // reads and writes.
   void set_state(const c10::TensorImpl& state) override {
     TORCH_CHECK(state.device().is_cpu() && state.numel() == sizeof(RandomState) &&
                     state.itemsize() == 1 && state.is_contiguous(),
@@ -44,7 +44,7 @@ class Generator final : public c10::GeneratorImpl {
   RandomState take(int64_t numel) {
     std::lock_guard<std::mutex> lock(mutex_);
     const RandomState taken = state_;
-    // Philox gives four numbers per counter; PyTorch's tools want offsets that are multiples of
+    // Philox gives four numbers per counter; PyTorch's tools expect offsets that are multiples of
     // four.
     const uint64_t counters = (static_cast<uint64_t>(numel) + 3) / 4;
     state_.offset += (counters + 3) / 4 * 4;

@@ -17,8 +17,8 @@ struct RandomState {
 const at::Generator& default_generator(c10::DeviceIndex device);
 at::Generator new_generator(c10::DeviceIndex device);
 
-// Takes the numbers that `numel` elements need: returns the state to use and moves the generator
-// (the device's default one if none is given) past it.
+// Takes the random numbers for `numel` elements: returns the state to use and advances the
+// generator (by default the device's) past it.
 RandomState draw(const std::optional<at::Generator>& generator, c10::DeviceIndex device,
                  int64_t numel);
 

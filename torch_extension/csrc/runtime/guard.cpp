@@ -1,8 +1,8 @@
 // Device, stream and event switching.
 //
 // All streams of the device share one order: the order of recording. So a stream is only a number,
-// waiting for an event on a stream needs nothing, and an event has happened once everything
-// recorded before it has.
+// waiting for an event on a stream is a no-op, and an event has happened once everything recorded
+// before it has run.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <array>
@@ -18,9 +18,9 @@ namespace {
 thread_local std::array<c10::StreamId, kMaxDevices> t_streams{};
 
 struct Event {
-  uint64_t position;  // how much had been recorded when the event was
-  uint64_t activity;  // changes with every operation that is recorded
-  uint64_t busy_ns;   // for how long the device had worked; only of events with timing
+  uint64_t position;  // position in the recording
+  uint64_t activity;  // changes with every recorded operation
+  uint64_t busy_ns;   // device time so far; only for events with timing
 };
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -38,7 +38,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (device.index() < device_count()) set_current_device(device.index());
   }
   c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
-  // Bits are numbered as types are.
+  // Bits are indexed by ScalarType.
   c10::DeviceCapability getDeviceCapability(c10::Device) const override {
     c10::DeviceCapability capability;
     uint64_t known = 0;
@@ -81,8 +81,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream&, const c10::DeviceIndex,
               const c10::EventFlag flag) const override {
     if (*event == nullptr) *event = new Event();
-    // What was recorded before has run by then, and nothing else. Programs are timed rarely and on
-    // purpose, so an event with timing waits here; the others cost nothing.
+    // Everything recorded before has run by then, and nothing else. Programs are timed rarely and
+    // on purpose, so an event with timing waits here; other events cost nothing.
     const bool timed = flag == c10::EventFlag::BACKEND_DEFAULT;
     if (timed) synchronize();
     *static_cast<Event*>(*event) = {recorded_position(), recorder_activity(),
@@ -98,8 +98,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void* event) const override {
     if (event != nullptr) wait_for(static_cast<Event*>(event)->position);
   }
-  // The time for which the device worked on what was recorded between the two: not that of
-  // recording, of compiling, or of waiting for either.
+  // The device time of the operations recorded between the two events; recording, compiling and
+  // waiting for either are not included.
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
     constexpr double kNanosecondsPerMillisecond = 1e6;
     const auto& first = *static_cast<Event*>(start);

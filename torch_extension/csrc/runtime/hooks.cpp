@@ -1,4 +1,4 @@
-// What PyTorch's device-independent code asks a PrivateUse1 device.
+// The hooks that PyTorch's device-independent code calls on a PrivateUse1 device.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include "runtime/allocator.h"

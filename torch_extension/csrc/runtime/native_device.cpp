@@ -15,7 +15,7 @@ namespace {
 
 std::optional<c10::Device> g_native;
 
-// PyTorch's device for what DLPack calls a device type.
+// PyTorch's device for a DLPack device.
 std::optional<c10::Device> torch_device(const torchacc_device& device) {
   constexpr int32_t kHost = 1;
   constexpr int32_t kCuda = 2;
@@ -32,7 +32,7 @@ std::optional<c10::Device> torch_device(const torchacc_device& device) {
   return c10::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device.device_id));
 }
 
-// A stream that PyTorch did not make has its address for a number: getStreamFromExternal in
+// The number of a stream that PyTorch did not make is its address: see getStreamFromExternal in
 // CUDAStream.cpp.
 c10::Stream stream_of(const torchacc_device& device) {
   return c10::Stream(c10::Stream::UNSAFE, *g_native, reinterpret_cast<intptr_t>(device.stream));
@@ -48,7 +48,7 @@ void follow(const c10::Stream& later, const c10::Stream& earlier) {
   event.block(later);
 }
 
-// The library says itself what it had no memory for.
+// The library itself reports the failed allocation.
 void* allocate(void*, const torchacc_device* device, size_t nbytes) noexcept {
   void* memory = nullptr;
   try {
@@ -62,7 +62,7 @@ void deallocate(void*, const torchacc_device*, void* memory, size_t) noexcept {
   try {
     c10::GetAllocator(g_native->type())->raw_deallocate(memory);
   } catch (...) {
-    // A device that is lost takes its memory with it.
+    // A lost device takes its memory with it.
   }
 }
 
@@ -153,7 +153,7 @@ torchacc_error* guarded(std::string_view where, c10::function_ref<void()> work) 
   try {
     return attempt(where, work);
   } catch (...) {
-    // There was no memory to say what went wrong.
+    // There was no memory for the error message.
     return torchacc_error_new(TORCHACC_OUT_OF_MEMORY, to_str("no memory for a message"));
   }
 }

@@ -57,7 +57,7 @@ c10::Allocator& pinned_allocator() {
 }
 
 bool is_pinned(const void* pointer) {
-  // `torch.empty(pin_memory=True)` is CUDA's wherever there is one.
+  // `torch.empty(pin_memory=True)` uses CUDA's allocator if there is CUDA.
   if (at::globalContext().hasCUDA() && at::detail::getCUDAHooks().isPinnedPtr(pointer)) return true;
   std::lock_guard<std::mutex> lock(ranges().mutex);
   const auto address = reinterpret_cast<uintptr_t>(pointer);

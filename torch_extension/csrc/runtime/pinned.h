@@ -1,6 +1,6 @@
 // Page-locked host memory as PyTorch sees it. The host backends read any memory, so "pinned" only
-// has to be consistent: memory from this allocator, and from CUDA's where there is one, says it is
-// pinned, all other memory says it is not.
+// has to be consistent: memory from this allocator, and from CUDA's if there is one, is reported as
+// pinned, all other memory is not.
 #pragma once
 
 #include <c10/core/Allocator.h>

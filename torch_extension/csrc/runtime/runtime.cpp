@@ -31,7 +31,7 @@ namespace torchacc {
 namespace {
 
 std::atomic<torchacc_context*> g_context{nullptr};
-// From the moment on that the context is being made.
+// Whether the context exists or is being created.
 std::atomic<bool> g_started{false};
 std::atomic<bool> g_bad_fork{false};
 std::mutex g_context_mutex;
@@ -50,9 +50,9 @@ const bool g_fork_handler = [] {
   return true;
 }();
 
-// The folders of the Python environment's own shared libraries, as in PATH, seen from PyTorch's
-// (lib/python3.x/site-packages/torch/lib): wheels of C libraries install into lib, those of
-// NVIDIA's into site-packages/nvidia/NAME/lib, plugins of OpenXLA into
+// The directories of the Python environment's own shared libraries, in the format of PATH, found
+// from PyTorch's (lib/python3.x/site-packages/torch/lib): wheels of C libraries install into lib,
+// those of NVIDIA into site-packages/nvidia/NAME/lib, OpenXLA plugins into
 // site-packages/xla_plugins/NAME.
 std::string environment_libraries() {
   namespace fs = std::filesystem;
@@ -77,7 +77,8 @@ std::string environment_libraries() {
   return folders;
 }
 
-// A child forked by another thread meanwhile would find what is half made, and locked.
+// Marks the creation of the context: a child forked by another thread meanwhile would find it half
+// made and locked.
 class Starting {
  public:
   Starting() { g_started.store(true, std::memory_order_relaxed); }
@@ -101,7 +102,7 @@ void check_fork() {
       "Use the 'spawn' start method of multiprocessing, or touch the device only after forking.");
 }
 
-// The name of what a context computes on that was configured with nothing.
+// The name of the backend that a context chose without configuration.
 std::string default_backend(torchacc_context* context) {
   torchacc_device device{};
   device.struct_size = sizeof device;
@@ -109,8 +110,8 @@ std::string default_backend(torchacc_context* context) {
   return device.device_type == kDLCPU ? "cpu" : "cuda";
 }
 
-// The context, created on first use: on `backend`, or on what the environment says, or on a GPU
-// that PyTorch has.
+// The context, created on first use: on `backend`, else as the environment says, else on a GPU that
+// PyTorch has.
 torchacc_context* create_context(std::optional<std::string_view> backend) {
   static std::string chosen;
   std::lock_guard<std::mutex> lock(g_context_mutex);
@@ -128,7 +129,7 @@ torchacc_context* create_context(std::optional<std::string_view> backend) {
   options.struct_size = sizeof options;
   options.library_path = to_str(folders);
   chosen = backend.value_or(variable("TORCHACC_BACKEND"));
-  // Where PyTorch has no GPU, neither has acc unless it is named: fallbacks run where PyTorch does.
+  // If PyTorch has no GPU, acc uses none unless it is named: fallbacks run where PyTorch does.
   if (chosen.empty() && !at::hasCUDA()) chosen = "cpu";
   options.backend = to_str(chosen);
   if (std::getenv("TORCHACC_NUM_THREADS") == nullptr) {
@@ -211,8 +212,8 @@ bool in_bad_fork() noexcept { return g_bad_fork.load(std::memory_order_relaxed);
 
 namespace {
 
-// The lines of the sites that a message names as "<site 12>"; of each of several errors all that is
-// known of its site.
+// Replaces sites, which messages name as "<site 12>", by their lines. In a message of several
+// errors, the site of each is replaced by its full description.
 std::string with_lines(const std::string& message) {
   constexpr std::string_view kBegin = "<site ", kRecorded = "\n  recorded at ";
   const auto ends_with = [](std::string_view whole, std::string_view end) {
@@ -246,7 +247,7 @@ void check(torchacc_error* error) {
   std::string message = to_string(torchacc_error_message(error));
   const uint64_t site = torchacc_error_site(error);
   torchacc_error_free(error);
-  // One message of several errors says for each where it was recorded.
+  // A message of several errors contains the site of each.
   const bool says_where = message.find("<site " + std::to_string(site) + ">") != std::string::npos;
   message = with_lines(message);
   if (!says_where) message += describe_site(site);

@@ -102,7 +102,7 @@ def _title(command: list[str]) -> str:
 
 
 def _write(path: Path, title: str, timeline: str | None, ended: BaseException | None) -> None:
-    # Which most programs do without.
+    # Imported here, since most programs do not need them.
     from torchacc._report.page import document
     from torchacc._report.run import collect
     from torchacc._report.timeline import parse

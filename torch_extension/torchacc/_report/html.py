@@ -14,7 +14,7 @@ def escaped(text: object) -> Html:
     """`text` as characters, wherever it stands in a page."""
     if isinstance(text, Html):
         return text
-    # Of a file's name that is not UTF-8.
+    # For file names that are not UTF-8.
     readable = str(text).encode("utf-8", "backslashreplace").decode()
     return Html(html.escape(readable.translate(_CONTROLS)))
 

@@ -7,9 +7,9 @@ from torchacc._report.html import Html, escaped, join, tag
 from torchacc._report.timeline import WORK, Span, Timeline
 from torchacc._report.words import KINDS, milliseconds, place
 
-SLOTS = 200  # of a lane: what is narrower shares a mark with its neighbours
+SLOTS = 200  # of a lane; narrower spans share a mark with their neighbours
 _HEIGHT, _GAP = 26, 18  # of a lane, and above it for its name
-# Of the category of a span: the lane, and the class of its colour.
+# The lane, and the class of colour, of each category of spans.
 _LANES = {
     "trace": ("recording", "record"),
     "phase": ("launch thread", ""),

@@ -16,7 +16,7 @@ from torchacc.memory import _size_text as size_text
 
 _ROWS = 40  # of a table; the rest is one more row
 _STEPS = 120  # columns of the chart of steps
-# Of columns with these heads.
+# Classes of the columns with these heads.
 _CLASSES = {"line": "line", "tensor": "type", "first result": "type"}
 
 
@@ -25,7 +25,7 @@ def document(run: Run) -> str:
     here = Path(__file__)
     style, script = (here.with_name(name).read_text() for name in ("style.css", "page.js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # So that nothing in the page can load anything, or run but for the script above.
+    # Lets the page load nothing, and run only the script above.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     made = [(name, title, build(run)) for name, title, build in _SECTIONS]
     made = [(name, title, content) for name, title, content in made if content]

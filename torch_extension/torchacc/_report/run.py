@@ -13,7 +13,7 @@ from torchacc._report.timeline import Timeline, by_line
 from torchacc.memory import _size_text as size_text
 
 _FLOAT64, _SMALL = 0.05, 64  # parts of the kernels' time; kernels a step
-_LARGE = 64 << 20  # bytes that are worth a word
+_LARGE = 64 << 20  # bytes that are worth mentioning
 
 
 @dataclasses.dataclass

@@ -50,7 +50,7 @@ def parse(text: str) -> Timeline:
     """Of a text in Chrome's trace format, an event at a time: as Python objects all events of a
     long run would take a hundred times the page's memory."""
     threads: dict[int, str] = {}
-    texts: dict[str, str] = {}  # each is there once
+    texts: dict[str, str] = {}  # each text is stored once
     timeline = Timeline([], [], [], 0)
     for event in _events(text):
         kind, arguments = event["ph"], event.get("args", {})

@@ -3,7 +3,7 @@
 import linecache
 import os
 
-# Classes of colours, and what they stand for.
+# Classes of colours, and their meanings.
 KINDS = {
     "python": "your Python code",
     "record": "recording operations",

@@ -24,8 +24,8 @@ from torchacc_autoload import warn
 
 from torchacc import device
 
-# Libraries, by the name of their package or of the part of it that is mended, each with the module
-# that mends it: loaded with what it mends, not before.
+# Libraries, by the name of their package or of the adapted part of it, with the module that adapts
+# it, which is loaded with it, not before.
 LIBRARIES = {
     "accelerate": "torchacc.adapters.accelerate",
     "lightning": "torchacc.adapters.lightning",
@@ -49,7 +49,7 @@ LIBRARIES = {
 }
 
 _missing: set[str] = set()
-# By module that is being mended, by `id` of the original: that, and what replaces it.
+# By module being adapted and `id` of the original: the original and its replacement.
 _replaced: dict[str, dict[int, tuple[Any, Any]]] = {}
 
 
@@ -63,7 +63,7 @@ def mend(module: ModuleType, name: str, make: Callable, why: str) -> None:
     """
     owner, _, last = name.rpartition(".")
     holder = vars(module).get(owner) if owner else module
-    # As it stands there: a property, not its value.
+    # The stored attribute: a property, not its value.
     original = getattr(holder, "__dict__", {}).get(last)
     try:
         if original is None:
@@ -82,7 +82,7 @@ def _replace_copies(module: ModuleType) -> None:
     replaced = _replaced.pop(module.__name__, {})
     library = module.__name__.partition(".")[0]
     for name, other in list(sys.modules.items()) if replaced else ():
-        # No Python code for each of many values.
+        # Runs no Python code for each of many values.
         if name.partition(".")[0] == library and not replaced.keys().isdisjoint(
             map(id, vars(other).values())
         ):
@@ -120,7 +120,7 @@ class _Watched(ModuleSpec):
         super().__setattr__(name, value)
         if name == "_initializing" and not value:
             self.__class__ = ModuleSpec
-            # One whose execution failed has been removed.
+            # A module whose execution failed has been removed.
             if self.name in sys.modules:
                 _mend_module(sys.modules[self.name])
 
@@ -156,7 +156,7 @@ def _mends(library: str) -> dict[str, Callable[[ModuleType], None]]:
 
 
 def _mend_module(module: ModuleType) -> None:
-    # The library has been imported all right, and that stays so.
+    # The library's import has succeeded, and must stay so.
     try:
         _mends(_library(module.__name__))[module.__name__](module)
     except Exception as error:  # noqa: BLE001

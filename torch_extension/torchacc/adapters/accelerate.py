@@ -91,10 +91,10 @@ def _modeling(module):
             numbers = range(torch.acc.device_count())
             if max_memory is None:
                 memory = {i: torch.acc.mem_get_info(i)[0] for i in numbers}
-                # If acc has the host's memory, there is none for the CPU besides.
+                # If acc has the host's memory, there is none left for the CPU.
                 on_host = torch.acc.memory.native_device() is None
                 return memory if on_host else memory | without_numbers(original())
-            # In place: who calls it reads the numbers from what was handed over.
+            # In place: the caller reads the numbers from its own argument.
             for key, size in max_memory.items():
                 if isinstance(size, str):
                     max_memory[key] = module.convert_file_size_to_int(size)
@@ -118,7 +118,7 @@ def _memory(module):
         return clear
 
     def should_reduce_batch_size(original):
-        # It knows the words of each device; acc's error has PyTorch's type.
+        # It knows the messages of each device; acc's error has PyTorch's type.
         @functools.wraps(original)
         def ask(exception):
             return isinstance(exception, torch.OutOfMemoryError) or original(exception)

@@ -33,7 +33,7 @@ def _run(module, inputs, named, output_device):
     if device is not None:
         inputs, named = moved((inputs, named), device)
     made = module(*inputs, **named)
-    # PyTorch's number of the CPU.
+    # PyTorch's number for the CPU.
     return moved(made, "cpu") if output_device == -1 else made
 
 
@@ -61,7 +61,7 @@ def _data_parallel(parallel):
         def forward(self, *inputs, **kwargs):
             if not is_acc():
                 return original(self, *inputs, **kwargs)
-            # PyTorch sets no output device where it finds only the CPU, and so loads none.
+            # If PyTorch finds only the CPU it sets no output device, and so loads none.
             return _run(self.module, inputs, kwargs, getattr(self, "output_device", None))
 
         return forward

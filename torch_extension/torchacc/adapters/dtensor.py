@@ -8,9 +8,9 @@ ATTENTION = torch.ops.aten._scaled_dot_product_fused_attention_overrideable.defa
 ATTENTION_BACKWARD = (
     torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward.default
 )
-# Of queries, keys and values.
+# Dimension of queries, keys and values.
 SEQUENCE = 2
-# What the way back gets last by position.
+# The last positional arguments of the backward operator.
 REST = "cum_seq_q cum_seq_k max_q max_k dropout_p is_causal philox_seed philox_offset".split()
 
 
@@ -25,7 +25,7 @@ def _attention(module) -> None:
         splits = bias is None and dropout == 0
         return (Replicate(), Shard(0), Shard(1)) if splits else (Replicate(),)
 
-    # Of nine results two are tensors that ranks have parts of.
+    # Of nine results, two are tensors that are split among ranks.
     @register_sharding(ATTENTION)
     def forward(query, key, value, bias=None, dropout=0.0, *rest, **named):
         bias_at = [] if bias is None else [Replicate()]
@@ -38,19 +38,19 @@ def _attention(module) -> None:
     def backward(grad, query, key, value, bias, wanted, out, logsumexp, *rest, **named):
         bias_at = None if bias is None else Replicate()
         bias_grad_at = bias_at if wanted[3] else None
-        # Offsets of sequences, which the device has none of, numbers, and what dropout drew.
+        # Offsets of sequences, of which the device has none; numbers; dropout's random state.
         others = [*[None] * (len(rest) - 2), Replicate(), Replicate()]
         return [
             ([at, at, at, bias_grad_at], [at, at, at, at, bias_at, None, at, at, *others])
             for at in places(bias, rest[4])
         ]
 
-    # PyTorch has a kernel that says the results' shapes for the way there only.
+    # PyTorch has a kernel for the results' shapes of the forward operator only.
     library = torch.library.Library("aten", "IMPL")
     _libraries.append(library)
 
     def shapes(grad, query, key, value, bias, wanted, *rest, **named):
-        # Laid out as acc does it, which views of them in traced programs rely on.
+        # Laid out as on acc: views in traced programs rely on it.
         by_heads = [one.transpose(1, 2) for one in (query, key, value)]
         made = [
             torch.empty_like(one, memory_format=torch.contiguous_format).transpose(1, 2)
@@ -136,7 +136,7 @@ def _context_parallel(module) -> None:
                 (arg.device_mesh, arg.placements) for arg in args if isinstance(arg, DTensor)
             )
             local = [arg.to_local() if isinstance(arg, DTensor) else arg for arg in args]
-            # What dropout drew are single numbers.
+            # Dropout's random state is single numbers.
             return tuple(
                 DTensor.from_local(made, mesh, places, run_check=False)
                 if isinstance(made, torch.Tensor) and made.dim() > 0

@@ -55,7 +55,7 @@ def _mend_encoder(module: ModuleType) -> None:
             lengths = is_padding.logical_not().sum(1, keepdim=True)
             left_out = torch.arange(src.shape[1], device=src.device) >= lengths
             if _checks_mask(self):
-                # All rows, or none: a mask that is not aligned is one for the layers only.
+                # All rows or none: a mask that is not aligned is for the layers only.
                 left_out = left_out & (left_out == is_padding).all()
             else:
                 padding = torch.zeros_like(padding)

@@ -42,7 +42,8 @@ def _tensor(original):
         is_whole = tensor.untyped_storage().nbytes() <= tensor.numel() * tensor.itemsize
         if is_whole and not tensor.is_conj() and not tensor.is_neg():
             return reduced
-        # Only what the tensor shows of its storage, with the bits that the bytes do not have.
+        # Copies only the part of its storage that the tensor shows, with the bits that the bytes
+        # lack.
         rebuild, (kind, _, (_, *_, requires_grad)) = reduced
         copy = tensor.detach().clone().resolve_conj().resolve_neg()
         metadata = 0, copy.size(), copy.stride(), requires_grad
@@ -55,7 +56,7 @@ def _reductions(module):
     for name, make in {"reduce_storage": _storage, "reduce_tensor": _tensor}.items():
         original = getattr(module, name, None)
         mend(module, name, make, _WHY)
-        # Where it has been registered before.
+        # If it was registered before.
         for kind, reducer in list(ForkingPickler._extra_reducers.items()):
             if reducer is original:
                 ForkingPickler.register(kind, getattr(module, name))

@@ -12,20 +12,20 @@ SCHEMA = (
     "Tensor(a!) padded_output_waveform) -> Tensor(a!)"
 )
 
-# As long as the process.
+# Lives as long as the process.
 _library = torch.library.Library("torchaudio", "FRAGMENT")
 
 
 def _extension(module):
     if not module._IS_TORCHAUDIO_EXT_AVAILABLE:
         return
-    # What it writes has to be what its schema says, which is known of this one.
+    # The operator must only write as its schema says, which is known for this one.
     schema = str(torch.ops.torchaudio._lfilter_core_loop.default._schema)
     if schema != SCHEMA:
         raise LookupError(
             f"lfilter stays some operations a sample: its loop is another one, {schema}"
         )
-    # Its result's type; the composition would go through all samples for that.
+    # Gives the result's type; the composition would go through all samples for that.
     if not torch._C._dispatch_has_kernel_for_dispatch_key(LOOP, "Meta"):
         _library.impl("_lfilter_core_loop", lambda windows, coefficients, output: output, "Meta")
     torch.ops.acc.record_whole(LOOP)

@@ -12,13 +12,13 @@ from torchacc.adapters import mend
 
 def _training_args(module):
     def setup_devices(original):
-        # Of the standard library's class, or of the library's own in version 4.
+        # A cached property of the standard library, or in version 4 of the library itself.
         compute = getattr(original, "func", None) or original.fget
 
         def setup(self):
             device = compute(self)
             state = getattr(self, "distributed_state", None)
-            # accelerate has chosen; only this list of names is behind.
+            # accelerate has chosen the device; only this list of names lacks it.
             if state is None or state.device.type != "acc" or self.use_cpu:
                 return device
             self._n_gpu = 1

@@ -62,7 +62,7 @@ def _found(
             f"config: strategy.cluster: {cluster.name} has {cluster.devices} devices, and there "
             f"are {world} processes"
         )
-    # Half of the time is for trials.
+    # Trials may take half of the time.
     limit = config.strategy.time_limit / (2 if config.strategy.trials else 1)
     count = max(config.strategy.trials, 1)
     return plans(model, cluster, size, inputs, config, limit, False, count)
@@ -97,6 +97,6 @@ def _cluster(config: Config, device: torch.device, world: int) -> Cluster:
                 here = min(torch.cuda.device_count(), world)
                 return Cluster.load(profile, nodes=world // here, devices_per_node=here)
         raise ValueError(f"config: strategy.cluster is None, and nothing is known of {name}")
-    # All processes measure at once, as they will train.
+    # All processes measure at the same time, as in training.
     precisions = [precision_of(config)]
     return Cluster.local_cpu(world, precisions, device=device.type, together=world > 1)

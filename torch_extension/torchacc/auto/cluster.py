@@ -22,7 +22,7 @@ class Link(_Section):
 
     # Seconds.
     latency: float
-    # Bytes a second that one device sends while it receives as many.
+    # Bytes per second that a device sends while it receives as many.
     bandwidth: float
 
     def _problems(self):
@@ -44,11 +44,11 @@ class Cluster(_Section):
     devices_per_node: int
     # Dense peak of a device, in FLOP/s, by precision: "fp32", "bf16", "fp16", "fp8".
     flops: dict[str, float]
-    # The part of the peak that large products of matrices reach, and attention.
+    # The part of the peak that large matrix products reach, and attention.
     matmul_efficiency: float
     attention_efficiency: float
-    # Of a device: bytes, the part of them that is neither the runtime's nor lost between blocks,
-    # bytes a second, and the part of those that elementwise kernels reach.
+    # Of a device: bytes; the part of them neither taken by the runtime nor lost between blocks;
+    # bytes per second; the part of those that elementwise kernels reach.
     memory: int
     usable_memory: float
     memory_bandwidth: float
@@ -57,17 +57,17 @@ class Cluster(_Section):
     inter_node: Link
     # The part of the links' bandwidth that collectives reach.
     link_efficiency: float
-    # How fast kinds of collectives are beside gathers, which the links' figures are of:
-    # "all_reduce", "reduce_scatter", "all_to_all", "send"; as fast, if not given.
+    # Speed of kinds of collectives relative to gathers, to which the links' figures refer:
+    # "all_reduce", "reduce_scatter", "all_to_all", "send"; 1 if not given.
     collectives: dict[str, float] = field(default_factory=dict)
-    # The part of a computation's time that communication beside it can hide in: kernels of both
+    # The part of a computation's time in which concurrent communication can hide: kernels of both
     # share the device (Rashidi et al., "Enabling Compute-Communication Overlap", 2021, measure the
     # loss). Nothing hides where the same cores copy and compute.
     overlap: float = 0.8
-    # So many devices of a node compute at once, and the others wait for their turn: processes of
-    # a machine that has fewer cores. All, if not given.
+    # Number of a node's devices that compute at once while the others wait for their turn:
+    # processes of a machine that has fewer cores. All, if not given.
     devices_at_once: int | None = None
-    # Seconds of the host for an operation and its backward pass that the device waits for; none
+    # Seconds of the host for an operation and its backward pass, during which the device waits; 0
     # where the host is ahead of the device.
     operation_seconds: float = 0.0
 
@@ -170,7 +170,7 @@ class Cluster(_Section):
             precision: measuring.product_rate(_DTYPES[precision], device, together)
             for precision in precisions
         }
-        # By the first precision: the model has one efficiency for all.
+        # In the first precision: the model has one efficiency for all.
         attention = measuring.attention_rate(_DTYPES[precisions[0]], device, together)
         copied = measuring.copy_rate(device, together)
         recording = measuring.operation_seconds(device, together)

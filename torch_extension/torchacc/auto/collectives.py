@@ -34,7 +34,7 @@ def groups(mesh: Mapping[str, int], devices_per_node: int) -> dict[str, Group]:
     for axis, size in reversed(mesh.items()):
         local = max(math.gcd(size, near), 1)
         made[axis] = Group(local, size // local)
-        # Ranks between which whole nodes lie share none.
+        # Ranks that are whole nodes apart share none.
         near = near // local if local == size else 1
     return made
 

@@ -18,10 +18,10 @@ from torchacc.auto.model import Amount, Block, Model
 from torchacc.auto.strategy import Strategy
 from torchacc.config import AXES, Config
 
-# How often a number that is kept for the backward pass goes between kernels and memory: written and
-# read in the forward pass; read, and its gradient written, in the backward pass.
+# How often a number kept for the backward pass moves between kernels and memory: written and read
+# in the forward pass; read, and its gradient written, in the backward pass.
 _FORWARD_TRAFFIC, _BACKWARD_TRAFFIC = 2, 2
-# Where no scores are kept, attention's backward pass has five products, its forward pass two (Dao,
+# If no scores are kept, attention's backward pass has five products, its forward pass two (Dao,
 # "FlashAttention-2", 2023).
 _ATTENTION_BACKWARD = 2.5
 # Bytes of a parameter, of its gradient and of Adam's two averages: f32 ("ZeRO", 2020, section 3.1).
@@ -52,12 +52,12 @@ class Prediction:
 
     seconds: float
     compute: float
-    # Seconds in which nothing is computed, by the kind of parallelism that communicates.
+    # Seconds without computation, by the kind of parallelism that communicates.
     exposed: dict[str, float]
     bubble: float
     optimizer: float
     memory: list[Memory]
-    # The model's FLOPs (without what is computed again) by the devices' peak, and all FLOPs.
+    # The model's FLOPs (without recomputation) by the devices' peak, and all FLOPs.
     mfu: float
     hfu: float
 
@@ -168,7 +168,7 @@ class Costs:
         self.bandwidth = cluster.memory_bandwidth * cluster.bandwidth_efficiency
         self.largest = max((block.parameters for block in model.blocks), key=lambda one: one.total)
         self.most_saved = max(model.blocks, key=lambda block: block.saved.total)
-        # Many strategies have the same.
+        # Many strategies share these results.
         self.ranks = functools.cache(self._ranks)
         self.groups = functools.cache(self._groups)
         self.even_pace = functools.cache(self._even_pace)
@@ -195,8 +195,8 @@ class Costs:
         block = self.largest.on(strategy.tp)
         parameters, gradients = _PARAMETER * kept, _GRADIENT * kept
         if strategy.fsdp > 1 and strategy.reshard_after_forward:
-            # This block's parameters and those of the next, which are on their way, and those of no
-            # block, which are gathered first and dropped last; gradients before they are reduced.
+            # The parameters of this block, of the next, which are being gathered, and of no block,
+            # which are gathered first and dropped last; gradients before they are reduced.
             ends = parts.ends.on(strategy.tp)
             parameters += (2 * block + ends) * self.width
             gradients += max(block, ends) * (self.width + _GRADIENT)
@@ -213,7 +213,7 @@ class Costs:
     def _activations(self, strategy: Strategy, rank: int, parts: _Rank) -> tuple[float, float]:
         """Bytes that wait for their backward pass, and the most that it needs for a moment."""
         each = self._sequences(strategy) * self.width
-        # The last stage goes back at once, but where all go forward first.
+        # The last stage goes back at once, unless all forward passes come first.
         heads = strategy.num_micro_batches if strategy.schedule == "gpipe" else 1
         kept = parts.saved.on(strategy.tp) + parts.again_inputs
         waiting = kept * in_flight(strategy, rank)
@@ -242,7 +242,7 @@ class Costs:
         optimizer = kept * _STEP_TRAFFIC / self.bandwidth
         compute = micro * (pace.forward + pace.backward)
         alone = compute + sum(exposed.values()) + bubble + optimizer
-        # Devices that wait for their turn: what one computes takes as much longer, and meanwhile
+        # If devices wait for their turn, computation takes correspondingly longer, and meanwhile
         # the bubbles of others are no loss.
         turns = self.cluster.devices_per_node / self.cluster.at_once
         compute, optimizer = turns * compute, turns * optimizer
@@ -292,7 +292,7 @@ class Costs:
             exposed["tp"] = reduces * collectives.all_reduce(output, near["tp"], self.cluster)
         if strategy.sp > 1:
             exposed["sp"] = self._exchange(strategy, near["sp"], parts, output / strategy.tp)
-            # What goes into the blocks is cut, and what comes out of them put together again.
+            # The blocks' input is split, and their output put together again.
             whole = collectives.all_gather(output * strategy.sp, near["sp"], self.cluster)
             exposed["sp"] += 2 * strategy.stages * whole
         if near["fsdp"].size > 1 and strategy.reshard_after_forward:
@@ -324,7 +324,7 @@ class Costs:
         forward = product + attention + _FORWARD_TRAFFIC * kept
         backward = product + gradients + _ATTENTION_BACKWARD * attention
         backward += _BACKWARD_TRAFFIC * kept + sequences / strategy.sp * again
-        # The host records both passes; the one forward has a third of the operations.
+        # The host records both passes; the forward pass has a third of the operations.
         recording = parts.every.operations * self.cluster.operation_seconds
         return _Pace(forward + recording / 3, backward + 2 * recording / 3, gradients)
 
@@ -347,7 +347,7 @@ class Costs:
         """
         keys = 2 * queries * self.model.kv_share
         ulysses, seconds = strategy.ulysses, 0.0
-        # The ranks that exchange are neighbours.
+        # The ranks that exchange heads are neighbours.
         local = math.gcd(group.local, ulysses)
         if ulysses > 1:
             inner = Group(local, ulysses // local)
@@ -388,7 +388,7 @@ class Costs:
         alone = communication / blocks
         return alone + max(communication - alone - self.cluster.overlap * computation, 0.0)
 
-    # ---- what ranks have
+    # ---- the ranks' shares
 
     def _groups(self, strategy: Strategy) -> dict[str, Group]:
         order = [*self.topology, *(axis for axis in AXES if axis not in self.topology)]

@@ -105,8 +105,8 @@ class _Counts:
         for name, parameter in module.named_parameters(recurse=False):
             is_split = style is not None and (name == "weight" or STYLES[style][2] == 0)
             self.parameters += _amount(parameter.numel(), is_split)
-        # A sum of results, and one of the gradients of what was equal on all ranks: each module
-        # that is split by columns has its own.
+        # Sums of results, and of the gradients of inputs that were equal on all ranks: each module
+        # that is split by columns has one of its own.
         self.reduces += {None: 0, "rowwise": 1, "colwise": 1}.get(style, 2)
 
     def block(self, name: str, batch: int) -> Block:
@@ -172,14 +172,14 @@ class _DryRun(TorchDispatchMode):
         self.module, self.repeated, self.styles, self.batch = module, repeated, styles, batch
         self.weights = {_storage(one) for one in weights}
         self.names = {one: name for name, one in module.named_modules()}
-        # Parts: before the blocks, each block as they are first met, after them.
+        # Parts: before the blocks, each block in the order of their first calls, after the blocks.
         self.order: list[nn.Module] = []
         self.part = 0
         self.counts = [_Counts() for _ in range(len(repeated) + 2)]
         self.owners: dict[nn.Module, int] = {}
         self.split: set[int] = set()
         self.inside = 0
-        self.alive: list[torch.Tensor] = []  # so that no storage has the address of another
+        self.alive: list[torch.Tensor] = []  # so that no storage gets another's address
 
     def __enter__(self):
         self.exits = contextlib.ExitStack()
@@ -196,7 +196,7 @@ class _DryRun(TorchDispatchMode):
                 hooks.append(one.register_forward_hook(self._leave_split))
             for hook in hooks:
                 self.exits.callback(hook.remove)
-        # On the device meta PyTorch's own attention has a matrix of scores.
+        # On the meta device, PyTorch's own attention has a matrix of scores.
         patch = mock.patch.object(F, "scaled_dot_product_attention", self._attention)
         self.exits.enter_context(patch)
         saved = torch.autograd.graph.saved_tensors_hooks(self._keep, lambda kept: kept)

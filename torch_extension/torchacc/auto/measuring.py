@@ -18,18 +18,18 @@ import torch.nn.functional as F
 import torchacc
 from torchacc.auto.dry_run import measure
 
-# Rows of a chain of products, and the side of its matrices: as of models that a CPU trains.
+# Rows of a chain of products, side of its matrices, and its length: as in models that a CPU trains.
 _ROWS, _SIDE, _CHAIN = 1024, 512, 8
-# Bytes of what is copied, more than caches hold, and how often.
+# Bytes copied, more than caches hold, and number of copies.
 _COPIED, _COPIES = 2**26, 2
-# Of attention: batch, heads, rows, depth.
+# Batch, heads, rows and depth of attention.
 _HEADS = (2, 8, 256, 64)
-# Of a model whose computation is nothing beside its recording.
+# Size and layers of a model whose computation is negligible beside its recording.
 _TINY, _TINY_LAYERS = 8, 6
-# Bytes of small and of large collectives, of all ranks together, and how many are recorded at once.
+# Bytes of small and large collectives, over all ranks, and number recorded at once.
 _SMALL, _LARGE, _AT_ONCE = 2**12, 2**22, 4
 _TIMES = 9
-# Of the bytes of a collective what a rank sends, from the part that the others have.
+# Bytes that a rank sends, relative to the collective's, by the part that the other ranks have.
 SENT: dict[str, Callable[[float], float]] = {
     "all_reduce": lambda part: 2 * part,
     "reduce_scatter": lambda part: part,
@@ -158,7 +158,7 @@ def _collective_seconds(device: str, kind: str) -> tuple[float, float]:
                 elif kind == "all_reduce":
                     dist.all_reduce(whole)
                 else:
-                    # Round, as each rank sends and receives at once.
+                    # In a ring, as each rank sends and receives at once.
                     away = dist.P2POp(dist.isend, whole, (rank + 1) % ranks)
                     here = dist.P2POp(dist.irecv, result, (rank - 1) % ranks)
                     for work in dist.batch_isend_irecv([away, here]):
@@ -186,7 +186,7 @@ def _processor_seconds(
         torchacc.sync()
         taken.append((time.process_time() - start) / threads())
         del kept
-    # The first one was compiled.
+    # The first run compiled.
     return statistics.median(taken[1:])
 
 

@@ -36,19 +36,19 @@ class Block:
 
     name: str
     parameters: Amount = Amount()
-    # FLOPs of products of matrices, and of attention: of all rows and columns, as is the
-    # convention of MFU, and of those that a causal kernel computes.
+    # FLOPs of matrix products, and of attention: over all rows and columns, which is the convention
+    # of MFU, and over those that a causal kernel computes.
     matmul: Amount = Amount()
     attention: float = 0
     attention_computed: float = 0
-    # Numbers in the precision of the computation: kept for the backward pass, the largest gradient
-    # of one of them, the result.
+    # Numbers in the precision of the computation: kept for the backward pass, in the largest
+    # gradient of one of them, in the result.
     saved: Amount = Amount()
     largest: Amount = Amount()
     output: float = 0
-    # All-reduces of the result by tensor parallel, forward and backward.
+    # All-reduces of the result by tensor parallelism, forward and backward.
     reduces: int = 0
-    # Operations that a program records, forward.
+    # Operations recorded by the forward pass.
     operations: int = 0
 
 
@@ -60,14 +60,14 @@ class Model:
     first: Block
     blocks: tuple[Block, ...]
     last: Block
-    # Tokens of a sequence.
+    # Tokens per sequence.
     sequence: int
-    # None where nothing is known of heads: then neither tensor nor sequence parallel is.
+    # None if nothing is known of heads: then neither tensor nor sequence parallelism applies.
     heads: int | None = None
     kv_heads: int | None = None
-    # Parameters that `first` and `last` both have.
+    # Parameters that `first` and `last` share.
     tied: int = 0
-    # Sizes that tensor parallel must divide besides heads, and their names.
+    # Sizes besides heads that tensor parallelism must divide, and their names.
     split_sizes: dict[str, int] = field(default_factory=dict, hash=False)
 
     @property
@@ -133,8 +133,8 @@ def transformer(
     norm = 2 * hidden if bias else hidden
     split_bias, whole_bias = (hidden + keys + ups * ffn, 2 * hidden) if bias else (0, 0)
     attention = 4 * sequence**2 * hidden
-    # Both norms' inputs and results; queries, keys, values and attention's result; of the MLP what
-    # goes into the activation, comes out of it, and is multiplied with it.
+    # Inputs and results of both norms; queries, keys, values and attention's result; of the MLP the
+    # input and output of the activation, and the factor of its output.
     whole = sequence * 4 * hidden
     split = sequence * (2 * hidden + keys + (2 * ups) * ffn)
     if dropout:

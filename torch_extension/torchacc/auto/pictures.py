@@ -51,7 +51,7 @@ def _actions(pp: PPConfig) -> list[list]:
     stage = mock.create_autospec(PipelineStage, instance=True)
     stage.group_rank, stage.group_size, stage.num_stages = 0, pp.size, pp.size * stages
     stage.submod = None
-    # More than this nobody can read.
+    # More would be unreadable.
     parts = min(pp.num_micro_batches, 4 * pp.size)
     kind = getattr(schedules, SCHEDULES[pp.schedule])
     schedule = kind(stage if pp.schedule in SINGLE else [stage] * stages, parts)

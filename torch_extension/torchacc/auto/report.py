@@ -29,20 +29,20 @@ class Plan:
     config: Config
     strategy: str
     prediction: Prediction
-    # What was asked.
+    # The request.
     model: str
     cluster: Cluster
     batch: int
-    # Bytes that a device may use.
+    # Bytes available on a device.
     limit: float
-    # The best and the nearest of those that lost, and how many there were by what became of them.
+    # The best and the nearest of the rejected strategies, and the number of strategies by outcome.
     considered: list[Considered]
     counts: dict[str, int]
-    # Of the search, and whether it saw all.
+    # Duration of the search, and whether it was complete.
     seconds: float
     is_complete: bool
-    # Seconds of a step in a trial, and of how many strategies there was one: the chosen one and the
-    # first of those that lost.
+    # Seconds of a step in a trial, and number of strategies with trials: the chosen one and the
+    # first of the rejected ones.
     measured: float | None = None
     trials: int = 0
 

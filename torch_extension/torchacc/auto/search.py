@@ -24,9 +24,9 @@ from torchacc.auto.report import Considered, Plan
 from torchacc.auto.strategy import Strategy
 from torchacc.config import AXES, Config
 
-# So many of those that come next are told of, besides the best of each combination.
+# Number of runners-up that are reported, besides the best of each combination.
 _TOLD = 5
-# More stages on a rank than this are not tried: each costs a message more.
+# Most stages on a rank that are tried: each costs another message.
 _MOST_STAGES = 8
 
 
@@ -112,7 +112,7 @@ class Space:
     model: Model
     devices: int
     batch: int
-    # Fields of `Strategy` and the value that each must have.
+    # Fields of `Strategy` with the values that they must have.
     fixed: Mapping[str, Any]
     accumulates: bool = True
 
@@ -178,7 +178,7 @@ class Space:
         if ranks == 1:
             yield "1f1b", 1
             return
-        # "gpipe" takes as long as "1f1b", and more memory: it is there for those who ask for it.
+        # "gpipe" takes as long as "1f1b", and more memory: it is used on request only.
         for schedule in self.options("schedule", ("1f1b", "zero-bubble", "interleaved")):
             if "stages" in self.fixed:
                 yield schedule, self.fixed["stages"]
@@ -225,8 +225,8 @@ def _fixed(config: Config, model: Model) -> dict[str, Any]:
         value = getattr(getattr(config.dist, section), name)
         if value != getattr(getattr(default.dist, section), name):
             fixed[field] = value
-    # Split points and what is computed again are read as of a program that chooses for itself; its
-    # sizes play no part in them, but for those of a pipeline.
+    # Split points and recomputation are read as for a program that chooses for itself; its sizes do
+    # not affect them, except those of a pipeline.
     whole = Strategy.of(_alone(config), model, config.dist.pp.size)
     if config.dist.pp.split_points:
         fixed |= {"split_points": whole.split_points, "stages": whole.stages}
@@ -270,7 +270,7 @@ class _Search:
     def run(self, start: float, limit: float) -> None:
         waiting = []
         for index, strategy in enumerate(self._valid()):
-            # Half of the time is for looking.
+            # Listing the strategies may take half of the time.
             if index % 64 == 63 and time.monotonic() > start + limit / 2:
                 self.is_complete = False
                 break
@@ -297,7 +297,7 @@ class _Search:
     def _valid(self) -> Iterator[Strategy]:
         """Strategies that fit model and batch; of others it is kept why they do not."""
         for base in self.space.sizes():
-            # Which mode of sequence parallel fits is said of variants.
+            # Whether the mode of sequence parallelism fits is checked for variants.
             if self._refuse(dataclasses.replace(base, sp=1), base):
                 continue
             if (least := self.costs.least_memory(base)) > self.limit:

@@ -34,7 +34,7 @@ _BYTES = {
     "i16": 2,
 }
 _PRODUCTS = ("matmul", "grouped_matmul", "scaled_matmul")
-# Kernels whose arithmetic takes long and is not estimated here, besides CPU fallbacks.
+# Kernels with much arithmetic, which is not estimated here, besides CPU fallbacks.
 _UNKNOWN = ("conv", "conv_grad_input", "conv_grad_weight", "fft")
 _NAMES = {"f64": "fp32", "f32": "fp32", "bf16": "bf16", "f16": "fp16"}
 
@@ -98,7 +98,7 @@ class Simulation:
     seconds: float
     compute: float
     communication: float
-    # What nothing else was computed in.
+    # Seconds in which nothing else was computed.
     exposed: float
     arena: int
     # (name, lane or None, begin, end), in seconds.

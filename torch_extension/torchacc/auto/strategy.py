@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torchacc.auto.model import Model
 from torchacc.config import AXES, Config
 
-# Stages on each rank of "interleaved" where split points do not say how many.
+# Stages on each rank of "interleaved" if split points do not determine them.
 _INTERLEAVED_STAGES = 2
 
 
@@ -24,17 +24,17 @@ class Strategy:
     pp: int = 1
     sp: int = 1
     tp: int = 1
-    # With `pp` of 1: so many times gradients are accumulated before the optimizer's step.
+    # With `pp` of 1: number of accumulated gradients before the optimizer's step.
     num_micro_batches: int = 1
     schedule: str = "1f1b"
     # Stages on each rank of a pipeline.
     stages: int = 1
-    # So many of the first blocks are computed again in the backward pass.
+    # Number of leading blocks that are recomputed in the backward pass.
     gc_cnt: int = 0
     reshard_after_forward: bool = True
     sp_mode: str = "ulysses"
     ulysses_size: int | None = None
-    # Blocks that stages after the first one begin with; equal numbers of blocks, if empty.
+    # Blocks with which stages after the first begin; equal numbers of blocks, if empty.
     split_points: tuple[int, ...] = ()
 
     @property
@@ -86,7 +86,7 @@ class Strategy:
         for axis in AXES:
             getattr(dist, axis).size = getattr(self, axis)
         dist.pp.num_micro_batches = self.num_micro_batches
-        # What says nothing of these sizes stays.
+        # Fields without effect at these sizes keep their values.
         if self.pp > 1:
             dist.pp.schedule = self.schedule
         if self.fsdp > 1:
@@ -183,8 +183,8 @@ def _bounds(count: int, stages: int, points: tuple[int, ...]) -> tuple[tuple[int
     begins = [0, *points]
     if not points:
         sizes = [count // stages] * stages
-        # The first and the last stage have an embedding or a head besides: they are the last to
-        # have a block more.
+        # The first and the last stage also have an embedding or a head: they are the last to get an
+        # extra block.
         for stage in [*range(1, stages - 1), 0, stages - 1][: count % stages]:
             sizes[stage] += 1
         begins = [sum(sizes[:stage]) for stage in range(stages)]

@@ -23,7 +23,7 @@ from torchacc.auto.report import Considered, Plan
 from torchacc.config import Config
 from torchacc.loader import AsyncLoader
 
-# Steps that do not count, those that do, and the most of both: one that compiles does not, either.
+# Steps that do not count, steps that do, and most of both: a step that compiles does not count.
 _WARM, _STEPS, _MOST = 2, 4, 16
 
 
@@ -110,7 +110,7 @@ def _try(config: Config, model, batch, inputs, device, until) -> _Trial:
     finally:
         step = None
         _release(device)
-    # The shortest: what else the machine does only makes them longer.
+    # The shortest: other work of the machine only makes steps longer.
     return _Trial(min(taken)) if taken else _Trial(None, f"not measured: {_LATE}")
 
 

@@ -24,7 +24,7 @@ from torchacc.event_log import span, steps
 from torchacc.memory import mem_get_info, native_device
 from torchacc.step import cut
 
-LEAVE_SECONDS = 30  # for a copy to end
+LEAVE_SECONDS = 30  # for a copy to finish
 
 
 class CheckpointError(RuntimeError):
@@ -86,8 +86,8 @@ class Checkpointer:
         self._signature: Any = None
         self._copying: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._failed: dict[str, str] = {}  # why, by identifier: what was warned of
-        # A thread that comes back from C++ while the interpreter ends would end it badly.
+        self._failed: dict[str, str] = {}  # reasons of failures that were warned of, by identifier
+        # A thread that returns from C++ while the interpreter exits would end it badly.
         atexit.register(self._leave)
 
     def __enter__(self) -> "Checkpointer":
@@ -124,7 +124,7 @@ class Checkpointer:
         collected, own = self._collect(state)
         self._order += 1
         self._saves += 1
-        if self._saves == 2:  # the first one is whole on all ranks, so that older ones may go
+        if self._saves == 2:  # the first one is whole on all ranks, so older ones may be removed
             self._forget_others()
         slot = self._open(self._layout.size + len(self._layout.metadata))
         fields = {
@@ -191,7 +191,7 @@ class Checkpointer:
         for one, other in self._group.gather((self._saver.failures(), self._failed)):
             failed |= one
             known |= other
-        # Parts of these will not come.
+        # Their remaining parts will not come.
         self._saver.give_up({*failed, *known})
         self._failed = {}
         self._saver.wait_whole()
@@ -219,7 +219,7 @@ class Checkpointer:
         """Without the other ranks: what is in memory stays for those that start again."""
         atexit.unregister(self._leave)
         if self._copying is not None:
-            # It may be waiting for a rank that is gone.
+            # It may be waiting for a lost rank.
             self._copying.join(LEAVE_SECONDS)
         self._saver.close(is_well=False)
 
@@ -242,7 +242,7 @@ class Checkpointer:
             signature = (len(own), [_kind(name, one) for name, one in collected.tensors.items()])
         except Exception as one:
             error = one
-        # The layouts of all ranks are made together.
+        # All ranks make their layouts together.
         change = 2 if error is not None else int(signature != self._signature)
         change = self._group.most(change)
         if change == 2:
@@ -308,7 +308,7 @@ class Checkpointer:
         except Exception as one:
             error = one
         group.agree(error)
-        # Other ranks may have what this one has not, as stages of a pipeline do.
+        # Names unused here may be used on other ranks, such as stages of a pipeline.
         if strange := sorted(set.intersection(*group.gather(unused))):
             more = f" and {len(strange) - 8} more" if len(strange) > 8 else ""
             raise ValueError(f"restore: the state has no {', '.join(strange[:8])}{more}")

@@ -11,7 +11,7 @@ from torchacc._progress import Progress, begin_if_asked, estimated, speak_of
 from torchacc.checkpoint import files
 from torchacc.event_log import event
 
-LIMIT = 3  # starts of a saver without one answer
+LIMIT = 3  # starts of a saver without any answer
 
 
 class SaverClient:
@@ -24,7 +24,7 @@ class SaverClient:
         self._changed = threading.Condition()
         self._unwritten: dict[tuple[str, int], dict] = {}  # by identifier and part
         self._uncommitted: dict[tuple[str, int], dict] = {}  # those of part 0
-        self._failed: dict[str, str] = {}  # why, by identifier
+        self._failed: dict[str, str] = {}  # reasons, by identifier
         self._starts, self._is_closed = 0, False
         self._process: subprocess.Popen | None = None
         self._folder, self._began = folder, 0.0
@@ -109,8 +109,8 @@ class SaverClient:
 
     def _start(self) -> None:
         self._starts += 1
-        # In a session of its own, so that what ends the group of this process leaves it; and nobody
-        # who reads what this process writes waits for the saver.
+        # In a session of its own, so that a signal to this process's group spares it; and a reader
+        # of this process's output does not wait for the saver.
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -148,7 +148,7 @@ class SaverClient:
         key, is_over = _key(answer), answer["kind"] != "written"
         with self._changed:
             request = self._uncommitted.get(key) or self._unwritten.get(key)
-        # Before those who wait for it go on: who has waited may end the events, or the process.
+        # Logged before waiters go on: these may end the events, or the process.
         if is_over and request is not None:
             event("torchacc.saved", step=request["step"], error=answer.get("error"))
         with self._changed:

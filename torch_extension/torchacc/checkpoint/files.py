@@ -49,7 +49,7 @@ def part_name(part: int) -> str:
 def whole(folder: Name) -> list[Saved]:
     """The whole checkpoints in `folder`, in the order in which they were saved."""
     found: dict[str, Saved] = {}
-    # One that is given its name meanwhile is found by that.
+    # A checkpoint renamed meanwhile is found under its final name.
     for pattern in (f"{TEMPORARY}*", "step_*"):
         manifests = map(read_manifest, Path(folder).glob(pattern))
         found |= {saved.id: saved for saved in manifests if saved is not None}
@@ -99,7 +99,7 @@ def write_part(folder: Name, request: dict) -> None:
 
     Raises OSError for what the disk or the source refuses; nothing of the part is then left.
     """
-    if is_whole(folder, request):  # by the saver of a rank that is gone
+    if is_whole(folder, request):  # written by the saver of a lost rank
         return
     temporary = temporary_folder(folder, request)
     temporary.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ def commit(folder: Name, request: dict) -> bool:
 
 
 def is_whole(folder: Name, request: dict) -> bool:
-    # In this order, since it is given its name meanwhile.
+    # In this order, since it may be renamed meanwhile.
     places = temporary_folder(folder, request), Path(folder) / f"step_{request['step']}"
     found = (read_manifest(place) for place in places)
     return any(saved is not None and saved.id == request["id"] for saved in found)
@@ -229,7 +229,7 @@ def settle(folder: Name) -> list[Saved]:
             os.symlink(f"step_{all_saved[-1].step}", link)
             os.replace(link, folder / LATEST)
         sync_folder(folder)
-        # What became whole just now is given its name by who wrote it.
+        # A checkpoint that became whole just now is renamed by its writer.
         return [saved for saved in whole(folder) if not saved.path.name.startswith(TEMPORARY)]
 
 
@@ -253,10 +253,10 @@ def prune(folder: Name, keep_last: int | None, keep_every: int | None) -> None:
             if not is_late and not (keep_every and saved.step % keep_every == 0):
                 remove(saved.path)
         for path in folder.glob(f"{TEMPORARY}*"):
-            # Identifiers begin with the order, in figures of one length.
+            # Identifiers begin with the order, in figures of equal length.
             if all_saved and path.name < f"{TEMPORARY}{all_saved[-1].id}":
                 remove(path)
-        for path in folder.glob(f"{REMOVED}*"):  # by a process that was killed
+        for path in folder.glob(f"{REMOVED}*"):  # left by a killed process
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -38,7 +38,7 @@ class OnDisk:
 class InMemory:
     saved: memory.Snapshot  # any part of it
     sizes: dict[int, int]  # bytes, of the parts
-    holders: dict[int, int]  # a rank that has it, of each part
+    holders: dict[int, int]  # for each part, a rank that has it
     here: dict[int, memory.Snapshot]  # on this machine, by part
     is_everywhere: bool  # on each rank's machine, every part
     received: list[memory.Slot] = field(default_factory=list)  # while it is read
@@ -85,7 +85,7 @@ def found(folder: Path, place: Path | None, group: Group, step: int | None) -> I
     all_snapshots = group.gather(here)
     candidates = [OnDisk(saved) for saved in group.first(lambda: files.settle(folder))]
     candidates += _whole(all_snapshots, here)
-    # Of the same one what is in memory.
+    # Of equal ones, that in memory is first.
     candidates.sort(key=lambda one: (one.saved.order, isinstance(one, InMemory)), reverse=True)
     for candidate in candidates:
         if step is not None and candidate.saved.step != step:

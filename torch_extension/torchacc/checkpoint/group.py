@@ -20,7 +20,7 @@ class Group:
         ranks = dist.get_process_group_ranks(process_group or dist.group.WORLD)
         self.rank, self.size = ranks.index(dist.get_rank()), len(ranks)
         if self.size > 1:
-            # Not gloo's, which looks for ranks that are gone where torchrun has started others.
+            # Not gloo's, which looks for lost ranks after torchrun has started others.
             is_part = process_group is not None and self.size < dist.get_world_size()
             self.handle = dist.new_group(ranks, backend="acc", use_local_synchronization=is_part)
 

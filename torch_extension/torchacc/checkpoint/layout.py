@@ -22,10 +22,10 @@ from torch.futures import Future
 
 from torchacc.checkpoint.files import part_name
 
-ALIGNMENT = 64  # bytes: that of elements within an envelope, and so within the file
-OWN = "torchacc.rank_{}"  # the values of a rank
-PLAIN = "torchacc.plain"  # those that are pickled in one piece
-OWN_ROOM = 4096  # bytes: what the values of a rank take is a multiple, so that layouts stay
+ALIGNMENT = 64  # bytes: alignment of elements within an envelope, and so within the file
+OWN = "torchacc.rank_{}"  # key of a rank's own values
+PLAIN = "torchacc.plain"  # key of values that are pickled in one piece
+OWN_ROOM = 4096  # bytes: the room of a rank's own values is a multiple of it, so layouts stay
 
 
 class Envelope(io.RawIOBase):
@@ -58,7 +58,7 @@ class Envelope(io.RawIOBase):
         return len(data)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        # Elements are the one thing that is left out.
+        # Only elements are left out.
         self.holes.append((self._at, offset))
         self._is_after_hole = True
         self._at += offset

@@ -39,7 +39,7 @@ class Snapshot:
     world: int
     part: int
     size: int  # bytes, of the part
-    metadata_size: int  # bytes, of what lies behind it: that of all parts
+    metadata_size: int  # bytes of the metadata of all parts, which follows the part
 
     @property
     def source(self) -> Path:
@@ -99,7 +99,7 @@ class Slot:
 
     def __init__(self, path: Path | None, part: int):
         self.path, self.part = path, part
-        self.layout = None  # whose envelopes and metadata are there
+        self.layout = None  # the layout whose envelopes and metadata are in memory
         self.id: str | None = None
         self.bytes: torch.Tensor | None = None  # uint8
         self._file, self._view, self._unpin = None, None, None
@@ -127,11 +127,11 @@ class Slot:
                 self.path.mkdir(exist_ok=True)
                 handle = os.open(self.place["source"], os.O_RDWR | os.O_CREAT, 0o600)
             self._file = os.fdopen(handle, "r+b", 0)
-        # The saver of a rank that is gone may read it.
+        # The saver of a lost rank may be reading it.
         fcntl.flock(self._file, fcntl.LOCK_EX)
         if self.bytes is None or len(self.bytes) != size:
             self._release()
-            # Pages that are promised now are there later: writing to one that is not would kill.
+            # Allocates all pages now: later, writing to a missing one would kill the process.
             os.ftruncate(self._file.fileno(), size)
             os.posix_fallocate(self._file.fileno(), 0, size)
             # All at once: page by page the first copy takes three times as long.
@@ -139,9 +139,9 @@ class Slot:
             self._view = memoryview(mmap.mmap(self._file.fileno(), size, flags=flags))
             self.bytes = torch.frombuffer(self._view, dtype=torch.uint8)
             if _pin(self.bytes):
-                # Also where nobody closes it: what is mapped there later could not be pinned.
+                # Also if nothing closes it: later mappings at this address could not be pinned.
                 self._unpin = weakref.finalize(self, _unpin, self.bytes.data_ptr())
-                # At its end CUDA may be gone, and a fork has none.
+                # At exit CUDA may be gone, and a forked process has none.
                 self._unpin.atexit = False
         return self.bytes
 
@@ -185,7 +185,7 @@ def _pin(memory: torch.Tensor) -> bool:
     pinned = cudart.cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)
     if pinned == cudart.cudaError.success:
         return True
-    # Whoever asks next whether a kernel of his was launched would be told of this failure.
+    # Clears the error, which the next check of a kernel launch would otherwise report.
     with contextlib.suppress(OSError, AttributeError):  # no CUDA, but ROCm
         ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}").cudaGetLastError()
     return False

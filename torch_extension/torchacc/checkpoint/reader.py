@@ -100,7 +100,8 @@ class Reader:
             return torch.empty(sizes, dtype=dtype)
         made = envelope(dtype, tuple(sizes))
         if any(memory[at : at + len(piece)] != piece for at, piece in made.pieces):
-            # By another version of PyTorch, or with other strides than this package saves.
+            # Written by another version of PyTorch, or with strides that this package does not
+            # save.
             return torch.load(io.BytesIO(memory), weights_only=True, map_location="cpu")
         elements = torch.frombuffer(
             memory[made.begin : made.begin + made.nbytes], dtype=torch.uint8
@@ -110,7 +111,7 @@ class Reader:
     def _opened(self, name: str) -> memoryview:
         if name not in self._open:
             with open(self._files[name], "rb") as file:
-                # Copied when written to, which nobody does: PyTorch wants memory that could be.
+                # Copy on write, which never happens: PyTorch requires writable memory.
                 memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             self._open[name] = memoryview(memory)
         return self._open[name]

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torchacc.checkpoint.group import Group
 from torchacc.checkpoint.memory import Slot
 
-HEADER, CHUNK = 4096, 64 << 20  # bytes of what precedes a part, and of a message
+HEADER, CHUNK = 4096, 64 << 20  # bytes of the header of a part, and of a message
 
 
 class Replicas:
@@ -36,7 +36,7 @@ class Replicas:
         self.targets = peers(group.rank)
         self.sources = [rank for rank in range(group.size) if group.rank in peers(rank)]
         self._folder, self._turn = folder, 0
-        # By itself, since it is used from another thread than the program's own collectives.
+        # A separate gloo, since it is used from another thread than the program's own collectives.
         name = group.broadcast(secrets.token_hex(8))
         store = dist.PrefixStore(f"torchacc.checkpoint/{name}", _store())
         self._gloo = dist.ProcessGroupGloo(store, group.rank, group.size, dist.default_pg_timeout)

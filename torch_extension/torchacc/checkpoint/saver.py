@@ -19,14 +19,14 @@ import time
 
 import files
 
-POLL, PATIENCE = 0.02, 600.0  # seconds between looks for other parts, and without its rank in all
+POLL, PATIENCE = 0.02, 600.0  # seconds between looks for other parts, and in all without its rank
 
 
 class Saver:
     def __init__(self, folder: str, keep_last: int | None, keep_every: int | None):
         self.folder, self.keep_last, self.keep_every = folder, keep_last, keep_every
         self.uncommitted: list[dict] = []
-        self.snapshot: dict | None = None  # that nobody asked to be written yet
+        self.snapshot: dict | None = None  # not asked to be written yet
         self.rest = b""
 
     def run(self) -> None:

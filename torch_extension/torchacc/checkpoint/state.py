@@ -19,11 +19,11 @@ from torch.distributed.checkpoint.stateful import Stateful
 
 from torchacc.parallel.pipeline import Pipeline
 
-# Names of parameters instead of their numbers, so that ranks that have others find them.
+# Parameters by name instead of number, so that ranks that have others find them.
 _BY_NAME = StateDictOptions(flatten_optimizer_state_dict=True)
 RANDOM = "torchacc.random"
-# The only key of what stands for a tensor in a rank's value; its value is the tensor's name. No
-# class of ours, so that a checkpoint can be read without this package.
+# The only key of a dict that stands for a tensor in a rank's value; its value is the tensor's name.
+# Not a class, so that a checkpoint can be read without this package.
 _TENSOR = "torchacc.tensor"
 
 
@@ -64,7 +64,7 @@ def collect(state: Mapping[str, Any]) -> Collected:
                     collected.own[f"{key}.{name}"] = one
         elif isinstance(value, Stateful):
             made = value.state_dict()
-            # What is iterated over is a place in the data, with its random numbers.
+            # An iterable is a position in the data, with its random numbers.
             is_own = hasattr(value, "__iter__")
             collected.own[key] = made if is_own else _without_tensors((key,), made, collected)
         else:

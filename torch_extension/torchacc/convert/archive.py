@@ -99,7 +99,7 @@ def make(path: Path, tensors: dict[str, Kind], whole: Callable[[dict], Any]) -> 
     value = whole(empty)
     made = Envelope(value)
     make_file(path, made.size, made.pieces)
-    # Elements lie in the order in which the tensors are met.
+    # Elements are stored in the order in which the tensors are found.
     called = {id(one): name for name, one in empty.items() if tensors[name].nbytes}
     met = dict.fromkeys(called[id(one)] for one in tree_leaves(value) if id(one) in called)
     return dict(zip(met, (begin for begin, _ in made.holes), strict=True))

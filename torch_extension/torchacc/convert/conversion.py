@@ -152,7 +152,7 @@ def _make(
             raise ConversionError(
                 f"{target.parent} has {free >> 20} MiB left, and {writer.nbytes >> 20} are needed"
             )
-        # It writes and reads again as many bytes.
+        # The conversion writes the bytes and reads them back.
         with task("convert", f"to {target}", 2 * writer.nbytes, "bytes") as conversion:
             checksums = _write(model, writer, folder, conversion)
             model.copy_files(writer.folder)

@@ -51,7 +51,7 @@ class _Loaded:
         state = {self.name: torch.empty(self.kind.shape, dtype=self.kind.dtype)}
         try:
             self.reader.load(state)
-        except Exception as error:  # whatever damaged bytes make of pickle
+        except Exception as error:  # anything that damaged bytes make pickle raise
             raise ConversionError(f"{self.name}: its file is damaged: {error}") from error
         return state[self.name]
 
@@ -71,7 +71,7 @@ def open_model(path: Path, key: str | None) -> Model:
     try:
         metadata: Metadata = pickle.loads(said)
         there = metadata.state_dict_metadata
-    except Exception as error:  # whatever damaged bytes make of pickle
+    except Exception as error:  # anything that damaged bytes make pickle raise
         raise ConversionError(f"{path / files.METADATA} is damaged: {error}") from error
     places = {}
     for index, place in metadata.storage_data.items():
@@ -104,7 +104,7 @@ def open_model(path: Path, key: str | None) -> Model:
             others[name] = one
             continue
         short = name.removeprefix(f"{key}.") if key else name
-        # Two names of the same bytes are one tensor.
+        # Two names for the same bytes are one tensor.
         place = (one.kind, *((places[at].path, places[at].begin) for at in indices))
         if one.kind.nbytes and place in firsts:
             tied[short] = firsts[place]

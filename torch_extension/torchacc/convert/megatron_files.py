@@ -19,7 +19,7 @@ from torchacc.convert.stored import put as put_tensor
 
 TRACKER = "latest_checkpointed_iteration.txt"
 FILE = "model_optim_rng.pt"
-_EXTRA = "_extra_state"  # Transformer Engine's, of 8 bits' scales
+_EXTRA = "_extra_state"  # Transformer Engine's, scales of 8-bit floats
 
 
 def is_here(path: Path) -> bool:
@@ -97,7 +97,7 @@ class Writer(Base):
         name, last = one.megatron(None), self._pp - 1
         if not name.startswith("embedding."):
             return [(last, name)]
-        # The last stage computes with the embedding, too, if it has no weights of its own.
+        # The last stage also computes with the embedding if it has no weights of its own.
         is_copied = self._is_copied and name.endswith("word_embeddings.weight")
         return [(0, name), (last, "output_layer.weight")] if is_copied else [(0, name)]
 

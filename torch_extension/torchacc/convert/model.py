@@ -12,7 +12,7 @@ import torch
 from torchacc.convert import names
 from torchacc.convert.stored import Cast, Checked, ConversionError, Readable, checksum
 
-MANIFEST = "manifest.json"  # that of a `Checkpointer`, or one with checksums of tensors alone
+MANIFEST = "manifest.json"  # a `Checkpointer`'s, or one with only checksums of tensors
 COPIED = {".json", ".jinja", ".model", ".txt", ".md"}  # configuration, tokenizer
 NOT_COPIED = {MANIFEST, "latest_checkpointed_iteration.txt", "model.safetensors.index.json"}
 
@@ -30,11 +30,11 @@ class Model:
     values: dict[str, Readable] = field(default_factory=dict)
     paths: dict[str, tuple] = field(default_factory=dict)
     own: dict[str, Any] = field(default_factory=dict)  # likewise, but read already
-    key: str | None = None  # under which DCP has the model
+    key: str | None = None  # under which DCP stores the model
     heads: int | None = None
-    dtype: torch.dtype | None = None  # that it is converted to
+    dtype: torch.dtype | None = None  # the type to which it is converted
     step: int = 0
-    is_training: bool = False  # that a `Checkpointer` saved
+    is_training: bool = False  # saved by a `Checkpointer`
     world: int = 1  # ranks that have values of their own in a `Checkpointer`'s checkpoint
     left_out: list[str] = field(default_factory=list)
 
@@ -97,7 +97,7 @@ class Model:
             raise ConversionError(f"{manifest.parent} has no longer {some(missing)}")
         for full, (owner, name) in found.items():
             one = owner[name]
-            # What has none was written by somebody else.
+            # Tensors without a checksum were written by another program.
             if full in said:
                 if str(one.kind) != said[full]["kind"]:
                     raise ConversionError(
@@ -126,7 +126,7 @@ class Writer:
 
     order: list[list[str]]
     nbytes: int
-    folder: Path  # of the manifest and what else is no tensor
+    folder: Path  # of the manifest and other files that are no tensors
 
     def begin(self, folder: Path) -> None:
         """Makes all files but their tensors, in a folder that is there."""

@@ -119,7 +119,7 @@ FAMILIES: dict[str, list[Rule]] = {
         Rule("output_layer.weight", (HEAD,), "vocabulary"),
     ],
 }
-# Buffers that a model makes anew.
+# Buffers that a model creates by itself.
 MADE = re.compile(r".*(\.attn\.(masked_)?bias|\.rotary_emb\.inv_freq)$")
 
 
@@ -230,7 +230,7 @@ def fuse(
         grouped = [one.reshape(groups, len(one) // groups, *one.shape[1:]) for one in (q, k, v)]
         whole = torch.cat(grouped, 1).flatten(0, 1)
     if rule.split == "vocabulary":
-        # As Megatron does it.
+        # As in Megatron.
         whole = torch.cat([whole, whole[-1:].expand(-len(whole) % multiple, *whole.shape[1:])])
     return _shared(whole, tp, 1 if rule.split == "columns" else 0, rule.parts[0])
 

@@ -57,7 +57,7 @@ def open_model(folder: Path, pattern: str = MODEL, optimizer: str | None = OPTIM
     ranks = _ranks(folder, pattern, "model")
     said = ranks[0]["shard_metadata"]
     made = Model({}, folder, key="model")
-    # Models that are wrapped have their names below "model.", which the metadata has not.
+    # Wrapped models have their names below "model.", which the metadata lacks.
     is_wrapped = not any(_split(name)[0] in said["shard_info"] for name in ranks[0]["model"])
     flats = []
     for called, one in ranks[0]["model"].items():

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torch
 
-CHUNK = 64 << 20  # bytes that the system is given at once
+CHUNK = 64 << 20  # bytes handed to the system at once
 
 
 class ConversionError(ValueError):

@@ -26,10 +26,10 @@ from torchacc.memory import native_device
 
 ROUNDS = 7
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
-# Side of the matrices and products of a round, bytes of an exchange; on a GPU, and on the host.
+# Side of the matrices, products of a round, bytes of an exchange; on a GPU, and on the host.
 _GPU, _HOST = (4096, 8, 2**26), (512, 4, 2**21)
-PATIENCE = 300  # seconds for a rank to come
-_PAIRINGS = 16  # of ranks, at most
+PATIENCE = 300  # seconds to wait for a rank
+_PAIRINGS = 16  # most pairings of ranks
 _LINK_FACTOR = 3.0  # a link is measured by the clock, which goes on while others have the processor
 
 
@@ -81,7 +81,7 @@ def check(*, factor: float = 1.75) -> Report:
     with span("torchacc.check") as about:
         first = _measure()
         findings, suspects = first.wrong(), first.slow(factor)
-        # What two measurements have in common.
+        # Suspects must be found by two measurements.
         if suspects:
             again = _measure()
             findings += again.wrong()
@@ -101,7 +101,7 @@ def _measure() -> "_Measured":
     said: dict[str, Any] = {"host": socket.gethostname(), "products": [], "links": {}, "wrong": []}
     on_device = {dtype: (a.to(dtype).to("acc"), b.to(dtype).to("acc")) for dtype in _TYPES}
     clock = time.perf_counter if is_gpu else time.process_time
-    # Beside one another two ranks may share a core, where both are slower; one that is slow has it
+    # Side by side, two ranks may share a core, where both are slower, while a slow one has a core
     # to itself for most of its time. So ranks of one machine take turns.
     place, places = (0, 1) if is_gpu else _place(rank)
     seconds, products = 0.0, []
@@ -124,7 +124,7 @@ def _measure() -> "_Measured":
                 taken, wrong = _exchange(rank, other, nbytes)
                 said["links"].setdefault(other, []).append(taken)
                 said["wrong"] += wrong
-        # The first one was compiled, and connected.
+        # The first turn compiled, and connected.
         if turn > 0:
             said["products"].append(seconds)
         else:
@@ -151,8 +151,8 @@ class _Measured:
         times = [statistics.median(said["products"]) for said in self.ranks]
         found = _above("products take", {(rank,): one for rank, one in enumerate(times)}, factor)
         slow = {finding.ranks[0] for finding in found}
-        # Of many measurements by the clock the shortest is what the link can do. Links between two
-        # machines are others than those within one.
+        # Of many measurements by the clock, the shortest is the link's real time. Links between
+        # machines are compared separately from those within one.
         links: dict[bool, dict] = {True: {}, False: {}}
         for rank, said in enumerate(self.ranks):
             for other, taken in said["links"].items():
@@ -168,7 +168,7 @@ class _Measured:
 def _above(what: str, times: dict[tuple, float], factor: float) -> list[Finding]:
     if len(times) < 2:
         return []
-    # Of two the faster one.
+    # Of two, the faster one.
     usual = statistics.median_low(times.values())
     return [
         Finding("slow", ranks, f"{what} {taken * 1e3:.3g} ms, where others take {usual * 1e3:.3g}")
@@ -183,7 +183,7 @@ def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _multiply_often(a: torch.Tensor, b: torch.Tensor, count: int) -> list[torch.Tensor]:
-    # Of operands that differ, or the products would be one.
+    # Of different operands, as equal products would be one.
     return [multiply(a * (2.0**at), b) for at in range(count)]
 
 
@@ -207,7 +207,7 @@ def _known_product(side: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
         return (chance < part).int() * sign.int()
 
     a, b = drawn(), drawn()
-    # Integers of a GPU's size would take the host minutes; f64 has these whole numbers exactly.
+    # Integer products of a GPU's size would take the host minutes; f64 represents them exactly.
     whole = a @ b if side <= 1024 else (a.double() @ b.double()).int()
     return a, b, whole
 

@@ -166,7 +166,7 @@ def _difference(rank, one, other, rtol, atol) -> Difference | None:
     if rtol == atol == 0:
         return Difference(*at, "other bits" + _furthest(one, other))
     allowed = atol + rtol * max(one["largest"], other["largest"])
-    # The norm of n elements that are off by as much each is off by sqrt(n) times that.
+    # If n elements are off by the same amount, the norm is off by sqrt(n) times that.
     root = math.sqrt(max(1, math.prod(one["shape"])))
     if _differ(one["norm"], other["norm"], allowed * root):
         return Difference(*at, _said("the norm", one["norm"], other["norm"]))

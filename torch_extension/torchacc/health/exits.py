@@ -7,16 +7,16 @@ import sys
 import torch
 import torch.distributed as dist
 
-# Another start would end like this one: the program, its configuration, its memory.
+# Another start would end the same way: the program, its configuration, its memory.
 PROGRAM = os.EX_SOFTWARE
-# Likewise, unless data or learning rate change: numbers that are none, a loss that jumped.
+# Likewise, unless data or learning rate change: non-finite numbers, a loss that jumped.
 NUMBERS = os.EX_DATAERR
 # This machine or device is at fault: start again without it.
 DEVICE = os.EX_UNAVAILABLE
-# Start again: a rank was lost, did not come, was ended, or hung.
+# Start again: a rank was lost, did not come, was terminated, or hung.
 AGAIN = os.EX_TEMPFAIL
 
-# Of what failed where others only lost that one: what is first here is the reason.
+# Failures that others see only as a lost rank; the first in this order is the cause.
 _RANKED = (DEVICE, NUMBERS, PROGRAM)
 _ENDED = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGABRT}
 # In messages of the transports, whose errors are RuntimeErrors: gloo's and NCCL's.
@@ -90,7 +90,7 @@ def install() -> None:
 
     def end(kind, error, trace):
         shown(kind, error, trace)
-        # As if the program had ended with it: what is registered with atexit runs.
+        # As if the program had exited with the code: functions registered with atexit run.
         raise SystemExit(exit_code(error))
 
     sys.excepthook = end

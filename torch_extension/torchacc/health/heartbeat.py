@@ -26,11 +26,11 @@ from torchacc._metrics import metrics
 from torchacc.event_log import steps
 from torchacc.health import exits
 
-STEPS = 5  # over which the time of a step is taken
-SAID_AFTER = 3  # beats in a row that a rank lags, before it is said
-LOST = 0.2  # of a step: what the others have to wait for a rank to lag
-ANSWERS = 2  # beats in which the ranks write down where they are
-TELLING = 20  # beats, at most, in which who asked for that tells what it heard
+STEPS = 5  # steps over which the time of a step is averaged
+SAID_AFTER = 3  # beats in a row that a rank must lag to be reported
+LOST = 0.2  # part of a step that the others must lose for a rank to lag
+ANSWERS = 2  # beats in which the ranks write down their positions
+TELLING = 20  # most beats in which the rank that asked reports the answers
 
 
 class Heart:
@@ -60,8 +60,8 @@ class Heart:
         self._progress: tuple | None = None
         self._since = time.monotonic()
         self._pace = _Pace()
-        self._seen: dict[int, tuple[bytes, float]] = {}  # of other ranks: the last beat, and when
-        self._lags: dict[int, tuple[int, int]] = {}  # how often in a row, last in which step
+        self._seen: dict[int, tuple[bytes, float]] = {}  # last beat of each rank, and its time
+        self._lags: dict[int, tuple[int, int]] = {}  # lags in a row, and last step
         self._has_dumped = self._read("stacks")
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="torchacc-heart", daemon=True)
@@ -83,13 +83,13 @@ class Heart:
 
     def _beat_on(self) -> None:
         while not self._stopped.is_set():
-            # Where this thread cannot run, as somebody holds the interpreter, a timer of the system
+            # If this thread cannot run because the interpreter is held, a timer of the system
             # writes the stacks.
             faulthandler.dump_traceback_later(self._timeout + self._interval, file=self._file)
             try:
                 self._beat()
             except dist.DistError as error:
-                # The store went with the rank, or the agent, that had it.
+                # The store was lost with the rank, or the agent, that had it.
                 self._store = None
                 self._alarm("store", self.rank, f"the ranks' store is gone: {error}")
             self._stopped.wait(self._interval)
@@ -132,7 +132,7 @@ class Heart:
         beat = json.loads(said)
         late = max(self._timeout, 3 * self._interval)
         if now - since >= late and "done" not in beat and rank == (self.rank + 1) % self.size:
-            self._seen[rank] = said, now  # said again after as long
+            self._seen[rank] = said, now  # reported again after the same time
             self._ask(
                 f"rank {rank} has not been heard of for {now - since:.0f} s: its process is gone, "
                 "stopped, or holds the interpreter"
@@ -182,12 +182,12 @@ class Heart:
         if self._exit and not self._stopped.is_set():
             sys.stderr.flush()
             os._exit(exits.AGAIN)
-        self._since = time.monotonic()  # said again after as long
+        self._since = time.monotonic()  # reported again after the same time
 
     def _await_told(self, number: str) -> None:
         """A rank that ends takes its connections with it, and may end so who has not told yet what
         hangs."""
-        with contextlib.suppress(dist.DistError):  # that one had the store, and has told
+        with contextlib.suppress(dist.DistError):  # that rank had the store, and has reported
             for _ in range(TELLING):
                 if self._read("told") == number.encode() or self._stopped.wait(self._interval):
                     return
@@ -226,7 +226,7 @@ class _Pace:
         samples = self._samples
         if samples and waited < samples[-1][2]:
             samples.clear()  # the counters were reset
-        # Not within a step: what is waited for just now is not counted yet.
+        # Not within a step: the present wait is not counted yet.
         if not samples or steps != samples[-1][1]:
             samples.append((now, steps, waited))
         while len(samples) > 2 and samples[-1][1] - samples[1][1] >= STEPS:

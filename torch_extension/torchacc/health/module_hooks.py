@@ -55,7 +55,7 @@ class ModuleHooks:
     def _look(self, label, site, tensor):
         if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
             return
-        # What a module returns is often what its last part returned.
+        # A module often returns the result of its last part.
         if self._last is not None and self._last() is tensor:
             return
         self._last = weakref.ref(tensor)

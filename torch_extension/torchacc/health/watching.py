@@ -23,8 +23,8 @@ from torchacc.health import exits
 from torchacc.health.heartbeat import Heart
 from torchacc.health.module_hooks import ModuleHooks
 
-WINDOW, ENOUGH = 64, 16  # losses that a loss is compared with, and how many there have to be
-BEHIND = 4  # steps whose numbers may be on their way
+WINDOW, ENOUGH = 64, 16  # losses to which a loss is compared, and their least number
+BEHIND = 4  # steps whose numbers may be pending
 
 
 class Alarm(exits.NumbersError):
@@ -91,7 +91,7 @@ class Watch:
         self._largest: list[torch.Tensor] = []
         self._pending: collections.deque[_Read] = collections.deque()
         self._losses: collections.deque[float] = collections.deque(maxlen=WINDOW)
-        self._usual: set[tuple[str, str]] = set()  # infinite in a step that was well
+        self._usual: set[tuple[str, str]] = set()  # infinite in a healthy step
         self._is_ill = False
         self._raised: Alarm | None = None
         self._hooks = ModuleHooks(model, self._see) if model is not None else None
@@ -100,7 +100,7 @@ class Watch:
             place = Path(folder) if folder is not None else None
             about = {"timeout": timeout, "lag": lag, "interval": interval}
             self._heart = Heart(self._notice_rank, **about, folder=place, exit=exit)
-            # A thread that comes back from C++ while the interpreter ends would end it badly.
+            # A thread that returns from C++ while the interpreter exits would end it badly.
             atexit.register(self._end)
 
     def step(self, loss: torch.Tensor | None = None) -> None:
@@ -125,7 +125,7 @@ class Watch:
 
     def close(self) -> None:
         """Reads the rest, and ends the watch. Raises as `step` does."""
-        # Ranks may hang in what is still to be computed.
+        # Ranks may hang in pending computations.
         try:
             while self._pending:
                 self._examine(self._pending.popleft())
@@ -146,7 +146,7 @@ class Watch:
             self.close()
             return
         self._end()
-        # What was no number may be what ended it.
+        # A non-finite number may have caused the error.
         with contextlib.suppress(Exception):
             while self._pending and self._pending[0].value.done():
                 self._examine(self._pending.popleft())
@@ -181,7 +181,7 @@ class Watch:
         odd = [read.names[at] for at in (~largest.isfinite()).nonzero().flatten().tolist()]
         is_ill = bool(largest.isnan().any()) or (loss is not None and not _is_finite(loss))
         if not is_ill:
-            # A mask of -inf is meant.
+            # A mask of -inf is intended.
             self._usual.update(odd)
         elif not self._is_ill:
             self._notice("non-finite", read.step, self._rank, self._first(read, largest, odd, loss))
@@ -206,8 +206,8 @@ class Watch:
         if self._spike is not None and len(self._losses) >= ENOUGH:
             middle = statistics.median(self._losses)
             deviation = statistics.median(abs(one - middle) for one in self._losses)
-            # Of normally distributed numbers 1.4826 of these are a standard deviation; a loss that
-            # hardly moves is none to be exact about.
+            # For normally distributed numbers, 1.4826 of these are a standard deviation; a loss
+            # that hardly moves gets a least deviation.
             usual = max(1.4826 * deviation, 0.01 * abs(middle), 1e-12)
             if loss > middle + self._spike * usual:
                 text = f"the loss is {loss:.6g}, {(loss - middle) / usual:.0f} deviations above "
@@ -224,7 +224,8 @@ class Watch:
             self._alarm(alarm)
             return
         if kind not in ("non-finite", "loss spike"):
-            # By a thread, whose warnings have no line, and may be the last words of the process.
+            # Printed, since warnings of a thread have no line, and these may be the last words of
+            # the process.
             print(f"torchacc: {alarm}", file=sys.__stderr__, flush=True)
         elif self._alarm == "raise":
             self._raised = self._raised or alarm

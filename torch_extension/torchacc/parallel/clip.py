@@ -22,7 +22,7 @@ def clip_grad_norm_(
     grads = _grads(parameters)
     is_max = norm_type == float("inf")
     reduction = dist.ReduceOp.MAX if is_max else dist.ReduceOp.SUM
-    # Those that are split alike are summed up first, each then over the ranks that have parts.
+    # Gradients that are split alike are combined first, then over the ranks that have parts.
     alike: dict[tuple, list[torch.Tensor]] = {}
     for grad in grads if counted is None else _grads(counted):
         alike.setdefault(split(grad), []).append(local(grad))
@@ -40,7 +40,7 @@ def clip_grad_norm_(
         dist.all_reduce(total, reduction, group)
     if not is_max:
         total = total.pow(1 / norm_type)
-    # Without a branch, for which the norm would have to be read.
+    # Without a branch, which would have to read the norm.
     scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
     if grads:
         torch._foreach_mul_([local(grad) for grad in grads], scale)

@@ -36,7 +36,7 @@ def begin(model: nn.Module, device: torch.device, incomplete: Iterable[nn.Module
 
     def write(module: nn.Module, by) -> None:
         by = getattr(module, "_init_weights", by)
-        # Of modules that share a weight the first one has the last word.
+        # If modules share a weight, the first one writes last.
         for child in reversed([*module.children()]):
             write(child, by)
         if id(module) in left_alone:
@@ -47,7 +47,7 @@ def begin(model: nn.Module, device: torch.device, incomplete: Iterable[nn.Module
             by(module)
         index, weight = getattr(module, "padding_idx", None), getattr(module, "weight", None)
         if index is not None and hasattr(weight, "device_mesh"):
-            # Written by an index, which of a distributed tensor gives a copy.
+            # The module writes it by an index, which on a distributed tensor gives a copy.
             rows = torch.ones(len(weight), 1, device=device)
             rows[index] = 0
             whole = [Replicate()] * weight.device_mesh.ndim
@@ -57,7 +57,7 @@ def begin(model: nn.Module, device: torch.device, incomplete: Iterable[nn.Module
 
     with torch.random.fork_rng(enabled=device.type == "cpu", device_type="cpu", devices=[]):
         if device.type == "cpu" and dist.is_initialized():
-            # There PyTorch gives parts of one tensor on ranks of one seed the same numbers.
+            # There, PyTorch gives the parts of one tensor the same numbers on ranks of one seed.
             torch.manual_seed(torch.initial_seed() + dist.get_rank())
         write(model, None)
     missing = []

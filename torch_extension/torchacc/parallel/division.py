@@ -80,9 +80,9 @@ class _Outside:
         for layer in self.of_layer:
             lists.setdefault(layer.rpartition(".")[0], []).append(layer)
         self._begins = [self._order.index(of_list[0]) for of_list in lists.values()]
-        # Before, between and after the lists: what is between is computed where a list ends.
+        # Before, between and after the lists: modules between lists are computed where a list ends.
         self._turns = [0, *(self.of_layer[of_list[-1]] for of_list in lists.values())]
-        # The modules that have one of several lists, as an encoder.
+        # Modules that contain one of several lists, such as an encoder.
         self._owners = [_owner(path, lists.keys() - {path}) for path in lists]
 
     def layer(self, owner: str) -> str | None:
@@ -154,7 +154,8 @@ def shared_groups(divided: Division, mesh: DeviceMesh, names: set[str]) -> list[
     groups: dict[tuple[int, ...], Any] = {tuple(range(ranks)): mesh.get_group()}
     for place in sorted({*places.values()}):
         if len(place) > 1 and place not in groups:
-            # PyTorch names a group by how many a rank is in: others make one alone.
+            # PyTorch names a group by the number of groups a rank is in: other ranks make one
+            # alone.
             some = [own[at] for at in place] if rank in place else [own[rank]]
             groups[place] = dist.new_group(some, use_local_synchronization=True)
     return [

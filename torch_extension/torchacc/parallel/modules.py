@@ -45,7 +45,7 @@ def repeated(model: nn.Module) -> Iterator[nn.Module]:
         kinds = {type(one) for one in child.children()}
         is_list = isinstance(child, nn.ModuleList | nn.Sequential) and len(child) > 1
         if is_list and len(kinds) == 1 and any(True for _ in child[0].children()):
-            yield from dict.fromkeys(child)  # one that is there several times is one
+            yield from dict.fromkeys(child)  # a module that occurs several times counts once
         else:
             yield from repeated(child)
 

@@ -27,9 +27,9 @@ SCHEDULES = {
     "interleaved": "ScheduleInterleaved1F1B",
     "zero-bubble": "ScheduleInterleavedZeroBubble",
 }
-# How many sizes of batches are kept ready: each with memory for what it receives.
+# Number of batch sizes kept ready, each with memory for received tensors.
 _SCHEDULES = 4
-# Of which a rank has one stage only.
+# Schedules with one stage per rank.
 SINGLE = ("gpipe", "1f1b")
 
 
@@ -43,7 +43,7 @@ def _cut_before_step(module: nn.Module, stage: Stage) -> None:
             handle.remove()
             cut()
 
-    # Before FSDP gathers parameters.
+    # Runs before FSDP gathers parameters.
     handle = module.register_forward_pre_hook(cut_after_asking, prepend=True)
 
 
@@ -80,10 +80,10 @@ class Pipeline(nn.Module):
         self._schedules: dict[tuple, Any] = {}
         self._arguments = inspect.signature(self.own_stages()[0].model.forward)
         self._is_checked = False
-        self._scale: torch.Tensor | None = None  # of gradients, in a step
+        self._scale: torch.Tensor | None = None  # scale of gradients, during a step
         self._is_used: dict[nn.Parameter, bool] = {}
         rank, ranks = mesh.get_local_rank(), mesh.size()
-        # Of names of one parameter, one.
+        # One name of each parameter.
         self._shared = shared_groups(divided, mesh, {name for name, _ in self.named_parameters()})
         for name, group in self._shared:
             here = self._parameter(name).detach()
@@ -165,11 +165,11 @@ class Pipeline(nn.Module):
         device, self._scale = self.own_stages()[0].device, None
         if scaler is not None:
             scaler.group = self._mesh.get_group()
-            # Ranks without a loss have a scale, too, by which they divide.
+            # Ranks without a loss also have a scale, by which they divide.
             self._scale = scaler.scale(torch.ones((), device=device))
         for stage in self.own_stages():
             stage.output_fn, stage.outputs = output_fn, None
-        # Gradients that are there already are those of all ranks.
+        # Existing gradients are those of all ranks already.
         shared = {self._parameter(name): group for name, group in self._shared}
         own = list(shared) if self._copies is None else list(self.parameters())
         before = [parameter.grad for parameter in own]
@@ -254,7 +254,7 @@ class Pipeline(nn.Module):
                 return parts[0]
             return torch.cat(parts) if parts[0].dim() > 0 else torch.stack(parts).mean()
 
-        # Shapes are asked for by a run of their own, before.
+        # Leaves out the outputs of an earlier run that only asked for shapes.
         return tree_map(whole, *outputs[-self._count :])
 
     def _parameter(self, name: str) -> nn.Parameter:
@@ -291,13 +291,13 @@ class Pipeline(nn.Module):
         parts = {name: batch.pop(name) for name in names}
         if target is not None:
             parts[TARGET] = self._divisible("target", target).to(device)
-        # Activations that are received want gradients in a step alone.
+        # Received activations need gradients in a step only.
         key = (losses is None, *((name, one.shape, one.dtype) for name, one in parts.items()))
         schedule, places = self._schedules.pop(key, (None, [{} for _ in self.stages]))
         for stage, own in zip(self.own_stages(), places, strict=True):
             stage.common, stage.is_new, stage.places = batch, schedule is None, own
         if schedule is None:
-            # Stages agree about what they send, and its sizes, once.
+            # Stages agree once on the tensors that they send, and their sizes.
             schedule = self._new_schedule()
         self._schedules[key] = schedule, places
         if len(self._schedules) > _SCHEDULES:
@@ -368,7 +368,7 @@ class Pipeline(nn.Module):
         wanted = self._config.num_micro_batches
         if not self._takes_any or rows % wanted == 0:
             return wanted
-        # Of a smaller one the parts are no larger, for which there is memory.
+        # A smaller batch has parts that are no larger, for which there is memory.
         counts = (count for count in range(wanted, rows) if rows % count == 0)
         return next((count for count in counts if self._takes(count)), rows)
 
@@ -398,9 +398,9 @@ class Pipeline(nn.Module):
         name, what = SCHEDULES[self._config.schedule], stages[0] if is_single else stages
         is_asked = self._count == self._config.num_micro_batches
         if not is_asked and not self._takes(self._count):
-            name = "ScheduleGPipe" if is_single else "ScheduleLoopedBFS"  # for any number
+            name = "ScheduleGPipe" if is_single else "ScheduleLoopedBFS"  # for any number of parts
         kind = getattr(schedules, name)
-        # Of a mean, so that gradients that are there already stay what they are.
+        # Scaled for a mean here, so that existing gradients stay as they are.
         count = self._count
         return kind(
             what, count, loss_fn=functools.partial(self._part_of_loss, count), scale_grads=False

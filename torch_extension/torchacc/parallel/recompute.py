@@ -16,10 +16,10 @@ from torchacc.memory import host_memory, native_device
 from torchacc.parallel.modules import of_classes, repeated, unchanged, wrap
 from torchacc.step import sync
 
-# What is kept for each parameter: itself, its gradient, and two moments of an optimizer.
+# Tensors kept per parameter: itself, its gradient, and two moments of an optimizer.
 COPIES = 4
-# Of the memory that there is, what a step may take where no budget says it: the rest is for other
-# programs, and for what backends cache.
+# The part of the available memory that a step may take without a budget: the rest is for other
+# programs, and for the backends' caches.
 SHARE = 0.9
 
 
@@ -52,7 +52,7 @@ def put_on(
 
 
 def _again(forward, /, *args, **kwargs) -> Any:
-    # PyTorch looks for the device whose random numbers it keeps among what is passed by position.
+    # PyTorch looks for the device whose random state it saves among the positional arguments.
     def call(*values):
         return forward(*values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
 
@@ -78,7 +78,7 @@ class Budget:
     ):
         self.limit, self.device, self.mesh, self.parts = limit, device, mesh, parts
         self.count: int | None = None
-        # Where the first pass forward is, and what was kept there, by memory.
+        # The block in which the first forward pass is, and the bytes kept in each, by memory.
         self._current: int | None = None
         self._kept: list[dict[int, int]] = [{} for _ in (None, *blocks)]
         for at, block in enumerate(blocks):
@@ -106,7 +106,7 @@ class Budget:
             forward()
         static = COPIES * _nbytes(parameters)
         rest, *of_blocks = (sum(kept.values()) for kept in self._kept)
-        # While a block is computed again, its activations are there.
+        # While a block is recomputed, its activations are in memory.
         needs = [
             static + self.parts * (rest + sum(of_blocks[count:])) + max([0, *of_blocks[:count]])
             for count in range(len(of_blocks) + 1)
@@ -146,7 +146,7 @@ def _memory_there_is(device: torch.device, parameters: list[torch.Tensor]) -> in
     if device.type == "acc":
         sync()
     if device.type != "cpu":
-        # What is kept for the next step is this step's.
+        # Memory cached for the next step is available to this one.
         torch.get_device_module(device).empty_cache()
     if device.type == "cuda" or device.type == "acc" and native_device() is not None:
         free = torch.get_device_module(device).mem_get_info(device)[0]

@@ -7,7 +7,7 @@ import torch.nn as nn
 
 from torchacc.parallel import modules
 
-# Of the copy that is tried out.
+# Sizes of the copy that is tried out.
 _WIDTH, _HIDDEN = 6, 8
 
 
@@ -79,7 +79,7 @@ def _is_elementwise(module: nn.Module, ups: list[nn.Linear], down: nn.Linear) ->
             half = _HIDDEN // 2
             halves = part(slice(half), True) + part(slice(half, None), False)
             return bool(torch.allclose(whole, halves) and not torch.allclose(whole, whole * 0))
-        except Exception:  # whatever a module of the program's raises
+        except Exception:  # anything that a module of the program raises
             return False
 
 

@@ -25,7 +25,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torchacc.config import SPConfig
 from torchacc.parallel.modules import first_tensor, unchanged, with_first, wrap
 
-# Of activations [batch, rows, ...], and of what attention gets [batch, heads, rows, depth].
+# Dimensions of activations [batch, rows, ...], and of attention's operands [batch, heads, rows,
+# depth].
 ROWS, HEADS, ATTENTION_ROWS = 1, 1, 2
 
 
@@ -47,7 +48,7 @@ class Region:
             self.ring_group, self.heads_group = (
                 places[name].get_group() for name in ("sp_ring", "sp_heads")
             )
-        # What whole sequences are filled up to a multiple of.
+        # Whole sequences are padded to a multiple of this.
         self.multiple = self.ranks * (2 if self.rings > 1 else 1)
         self.is_off = False
         self.is_checked = False
@@ -84,7 +85,7 @@ class Region:
             self.rows = hidden.shape[ROWS]
         elif torch._C._current_graph_task_id() < 0:
             hidden.rows_of_all = self.rows
-        # Computed again in the backward pass, after sequences of another length perhaps.
+        # Recomputed in the backward pass, perhaps after sequences of another length.
         elif not hasattr(hidden, "rows_of_all"):
             raise NotImplementedError(
                 "accelerate: dist.sp: a layer is computed again from a copy of its activations: "
@@ -153,7 +154,7 @@ def _dim_of_rows(tensor: torch.Tensor, batch: int, rows: int) -> int | None:
     dims = [dim for dim, size in enumerate(shape) if size == rows]
     if not dims or len(shape) == 4 and shape[-1] == rows and shape[-2] in (1, rows):
         return None
-    # Of each element of a batch, as wide as there happen to be rows; or a mask.
+    # One row per batch element, whose width happens to be the number of rows; or a mask.
     if len(shape) == 2 and shape[1] == rows and not _counts(tensor):
         return None
     if len(shape) == 3 and shape[1:] == (rows, rows) and tensor.dtype == torch.bool:
@@ -182,7 +183,7 @@ def _divided(region, ends, forward, /, *args, **kwargs) -> Any:
             f"accelerate: dist.sp: layers get a tensor {tuple(hidden.shape)}: [batch, rows, width] "
             "is wanted"
         )
-    is_again = torch._C._current_graph_task_id() >= 0  # computed again for the way back
+    is_again = torch._C._current_graph_task_id() >= 0  # recomputed in the backward pass
     if not (is_first or is_again or region.is_inside):
         raise region.skipped(region.names[0])
     rows = region.rows_of(hidden, is_first)
@@ -216,7 +217,7 @@ def _attending(region, name, forward, rows, /, *args, **kwargs) -> Any:
     if rows is None:
         return forward(*args, **kwargs)
     original = F.scaled_dot_product_attention
-    # In evaluation PyTorch's own layers have a way that does without it.
+    # In evaluation, PyTorch's own layers have a fast path that does not call it.
     has_fast = torch.backends.mha.get_fastpath_enabled()
     calls = 0
 
@@ -233,7 +234,7 @@ def _attending(region, name, forward, rows, /, *args, **kwargs) -> Any:
     except RuntimeError as failure:
         if calls:
             raise
-        error = failure  # of shapes, as a mask for all rows and products of some
+        error = failure  # of shapes, such as a mask for all rows and products of some
     finally:
         F.scaled_dot_product_attention = original
         torch.backends.mha.set_fastpath_enabled(has_fast)
@@ -289,7 +290,7 @@ def _attention(
             f"accelerate: dist.sp: {heads} heads, which {region.heads} ranks cannot share evenly: "
             "use another size, or mode='ring'"
         )
-    # Heads of keys that are fewer than those of queries are each used by several.
+    # Keys may have fewer heads than queries, each used by several.
     if key.shape[HEADS] != heads and (key.shape[HEADS] % region.heads != 0 or region.rings > 1):
         key, value = (
             one.repeat_interleave(heads // one.shape[HEADS], HEADS) for one in (key, value)
@@ -299,7 +300,7 @@ def _attention(
     if region.rings > 1:
         made = _around(region, rows, query, key, value, attn_mask, dropout_p, is_causal, scale)
     else:
-        # What sequences were filled up with is no key.
+        # The padding of sequences is not among the keys.
         all_rows = query.shape[ATTENTION_ROWS]
         query, key, value = (one.narrow(ATTENTION_ROWS, 0, rows) for one in (query, key, value))
         if attn_mask is not None and attn_mask.dim() > 2 and attn_mask.shape[-3] == heads > 1:
@@ -410,12 +411,12 @@ def _ring_options(is_causal: bool, dtype: torch.dtype):
         vars(options).update(vars(before))
 
 
-# How far results may differ, of the largest of them: sums in another order, not another model.
+# Tolerances relative to the largest result: for sums in another order, not another model.
 _TOLERANCE = {torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
 
 def _checked(region, model, forward, /, *args, **kwargs) -> Any:
-    # Where shapes alone are asked for, by pipelines, there are no numbers to compare.
+    # When pipelines only ask for shapes, there are no numbers to compare.
     run = functools.partial(_to_the_end, region, functools.partial(forward, *args, **kwargs))
     if not region.is_checked and torch.is_grad_enabled():
         _compare(region, model, run)
@@ -429,7 +430,7 @@ def _to_the_end(region: Region, forward) -> Any:
     try:
         made = forward()
     except Exception as error:
-        if region.is_inside:  # of shapes, as a loss of some rows
+        if region.is_inside:  # of shapes, such as a loss of some rows
             raise region.skipped(region.names[-1]) from error
         raise
     if region.is_inside:
@@ -439,7 +440,7 @@ def _to_the_end(region: Region, forward) -> Any:
 
 def _compare(region: Region, model: nn.Module, forward) -> None:
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()  # without dropout, which parts of rows have another one of
+    model.eval()  # without dropout, which differs for parts of rows
     device = next(model.parameters()).device
     results = []
     try:
@@ -454,7 +455,7 @@ def _compare(region: Region, model: nn.Module, forward) -> None:
     for whole, parts in zip(*results, strict=True):
         if not whole.is_floating_point() or not whole.numel():
             continue
-        same = (whole == parts) | (whole.isnan() & parts.isnan())  # -inf, too
+        same = (whole == parts) | (whole.isnan() & parts.isnan())  # also -inf
         off = torch.where(same, 0, (whole.double() - parts.double()).abs()).max()
         size = torch.where(whole.isfinite(), whole.double().abs(), 0).max()
         if not (off <= _TOLERANCE.get(whole.dtype, 1e-3) * size).item():

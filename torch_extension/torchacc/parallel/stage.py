@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_map_only
 from torchacc.parallel.division import Division
 from torchacc.parallel.modules import first_tensor, unchanged, with_first
 
-# By which a part of the target goes to the last stage.
+# The name by which a part of the target goes to the last stage.
 TARGET = "pipeline_target"
 
 
@@ -49,7 +49,7 @@ class _Result(torch.Tensor):
     def __iter__(self):
         caller = sys._getframe(1)
         count = _unpacked(caller.f_code, caller.f_lasti)
-        # Each has what it stands for of its own.
+        # Each value has a counterpart of its own.
         return iter([self.as_subclass(torch.Tensor) for _ in range(count)])
 
 
@@ -94,7 +94,7 @@ class _Elsewhere(nn.Module):
                 setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        # What a model may ask its layers before it calls them.
+        # Attributes that a model may ask of its layers before it calls them.
         try:
             return super().__getattr__(name)
         except AttributeError:
@@ -113,7 +113,7 @@ class _Elsewhere(nn.Module):
             sent = stage.computed("sent", args, kwargs)
             stage.sent = tuple(getattr(one, "stands_for", one).contiguous() for one in sent)
             raise _Done
-        # The shape of results is that of activations, which a list of layers has in common.
+        # Results have the shape of activations, which the layers of a list have in common.
         like = first_tensor(args, kwargs)[1]
         if _list_of(self._name) == _list_of(stage.layers[0]):
             like = stage.received[0]
@@ -139,7 +139,7 @@ class Stage(nn.Module):
         super().__init__()
         self.index, self.is_last = index, index == divided.count - 1
         own = divided.layers[index]
-        # Tensors are not copied, nor are layers that are not this stage's.
+        # Neither tensors nor the layers of other stages are copied.
         memo: dict[int, Any] = {
             id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())
         }
@@ -150,26 +150,28 @@ class Stage(nn.Module):
                 away[name] = memo[id(layer)] = _Elsewhere(name, layer, at < index)
         self.model = copy.deepcopy(model, memo)
         for one in away.values():
-            one.stage = [self]  # in a list, so that it is no part of the layer
+            one.stage = [self]  # in a list, so that it does not become a submodule
         self.layers = own
         self.left_out = [name for name, at in divided.stages.items() if index not in at]
         self.has_shared = any(index in at and len(at) > 1 for at in divided.stages.values())
         self._forget()
-        # What is the same for all parts of a batch, and what makes the results a loss.
+        # The arguments that all parts of a batch share, and the function that makes the results a
+        # loss.
         self.common: dict[str, Any] = {}
         self.output_fn: Callable | None = None
         self.outputs: list[Any] | None = None
         # Whether the next call only asks for sizes.
         self.is_new = False
-        # Where the first layer's and the next stage's arguments stand that layers have computed.
+        # Positions of arguments that layers have computed, among the first layer's and the next
+        # stage's.
         self.places: dict[str, list[int | str]] = {}
-        # What of a call that asks for sizes layers have computed depends on.
+        # In a call that asks for sizes: the tensor on which the layers' results depend.
         self._mark: torch.Tensor | None = None
-        # Of a call: what the stage before sent and the next one gets, whether a layer has run.
+        # In a call: the tensors from the previous stage and for the next; whether a layer has run.
         self.received: tuple[torch.Tensor, ...] = ()
         self.sent: tuple[torch.Tensor, ...] = ()
         self.is_begun = False
-        # Of buffers outside the layers other stages may not know the numbers.
+        # Buffers outside the layers that other stages write: their values may be unknown here.
         self.foreign = [name for name, at in divided.buffers.items() if at != index]
 
     def incomplete(self) -> list[nn.Module]:
@@ -186,7 +188,7 @@ class Stage(nn.Module):
             try:
                 module = self.model.get_submodule(owner)
             except AttributeError:
-                continue  # of a layer that is elsewhere
+                continue  # belongs to a layer of another stage
             if own in module._parameters:
                 parameter = module._parameters.pop(own)
                 self._placeholders.append((module, own, parameter.shape, parameter.dtype))
@@ -195,7 +197,7 @@ class Stage(nn.Module):
         """After the model's tensors have been put where they are to be."""
         self.device = device
         for module, name, shape, dtype in self._placeholders:
-            # One number, which is neither a parameter nor a buffer.
+            # A single number, neither a parameter nor a buffer.
             vars(module)[name] = torch.full((), torch.nan, dtype=dtype, device=device).expand(shape)
         layers = self.own_layers()
         for layer in layers:
@@ -204,7 +206,7 @@ class Stage(nn.Module):
         layers[0].register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True)
 
     def _begin(self, layer, args, kwargs) -> None:
-        is_again = torch._C._current_graph_task_id() >= 0  # computed again for the way back
+        is_again = torch._C._current_graph_task_id() >= 0  # recomputed in the backward pass
         if not is_again:
             if self.is_begun:
                 raise self.twice()
@@ -280,7 +282,8 @@ class Stage(nn.Module):
                 made = self._forward(received, batch)
         finally:
             self._mark = None
-        # PyTorch 2.15 asks for sizes of gradients, too: with gradients enabled, of what has one.
+        # PyTorch 2.15 also asks for sizes of gradients: with gradients enabled, for tensors that
+        # have one.
         wants = torch.is_grad_enabled()
         return tree_map_only(
             torch.Tensor,

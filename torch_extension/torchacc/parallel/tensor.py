@@ -8,8 +8,9 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from torchacc.parallel import rules
 
-# What plans call it, in Hugging Face's words: the style of PyTorch and its layouts, the dimension
-# of the weight that is split, and whether that must be even, since each rank goes on with its part.
+# Styles by their names in plans, which are Hugging Face's: PyTorch's style and its layouts, the
+# dimension of the weight that is split, and whether it must be split evenly, since each rank goes
+# on with its part.
 STYLES = {
     "colwise": ("ColwiseParallel", {}, 0, True),
     "rowwise": ("RowwiseParallel", {}, 1, True),

@@ -42,7 +42,7 @@ struct Slopes<'a, S> {
     dv: &'a mut [S],
 }
 
-/// What the blocks of queries of a group have in common: keys as rows and turned, values turned.
+/// Shared by the blocks of queries of a group: keys as rows and transposed, values transposed.
 #[derive(Clone, Copy)]
 struct Group<'a, L> {
     keys: &'a [L],
@@ -112,7 +112,7 @@ where
         let pitch = pitch(seen);
         let q_len = self.q.rows_len(count);
         let dout_len = self.dout.rows_len(count);
-        // Scores and their slopes are read and written side by side: not at the same place of a page.
+        // Scores and their gradients are read and written together, so the 512 elements keep them at different places of a page.
         let lengths = [count * pitch, q_len, q_len, dout_len, pitch, whole(e), 512, count * pitch];
         with_scratch(lengths.iter().sum(), |room: &mut [L]| {
             let [scores, dq_sums, q, dout, row_room, out_room, _, dscores] = pieces(room, lengths);
@@ -151,7 +151,7 @@ where
         });
     }
 
-    /// Makes the scores probabilities, and the slopes of the probabilities those of the scores.
+    /// Turns the scores into probabilities, and the gradients of the probabilities into those of the scores.
     fn slopes(
         &self,
         [b, h, first]: [usize; 3],
@@ -192,7 +192,7 @@ where
     }
 }
 
-/// `to[i] = from[i]`, converted, of rows of `width` that are whole vectors in `from`.
+/// Converts rows of `width` elements, which are padded to whole vectors in `from`, and stores them densely.
 fn store_rows<S: RowOf<L>, L: RowMath>(from: &[L], width: usize, to: &mut [S]) {
     for (from, to) in from.chunks_exact(whole(width)).zip(to.chunks_exact_mut(width)) {
         store_run::<S, L>(&from[..width], to);

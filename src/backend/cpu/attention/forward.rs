@@ -27,7 +27,7 @@ pub fn attention(attrs: &[Attr], reads: &[Bound], writes: &[Bound]) -> Result<()
     Ok(())
 }
 
-/// A matrix as numbers of type `L`: where it is, or converted into `room`.
+/// A matrix with elements of type `L`: in place, or converted into `room`.
 trait Panel<L>: Sized {
     fn panel<'a>(
         from: Matrix<'a, Self>,
@@ -54,10 +54,10 @@ panel! {
     Bf16 => f32, |from, rows, width, room| convert(from, rows, width, room);
 }
 
-/// Queries for which it pays to bring keys and values into another order.
+/// Number of queries from which it pays to reorder keys and values.
 const MANY: usize = 8;
 
-/// Groups for each thread that keep all of them busy to the end.
+/// Groups per thread that keep all threads busy to the end.
 const GROUPS: usize = 4;
 
 fn forward<S, L>(attrs: &[Attr], reads: &[Bound], writes: &[Bound])
@@ -139,11 +139,11 @@ impl<'a, L: RowMath> Memory<'a, L> {
     }
 }
 
-/// The queries that look at one head of keys and values.
+/// The queries that attend to one head of keys and values.
 struct Group<'a, S: RowOf<L>, L: RowMath> {
     problem: &'a Problem<'a>,
     q: &'a Heads<'a, S>,
-    /// Of a value.
+    /// Width of a value.
     width: usize,
     memory: Memory<'a, L>,
 }
@@ -153,7 +153,7 @@ where
     S: RowOf<L>,
     L: RowMath + SmallGemmElement + TileElement + Scratch,
 {
-    /// Results for the queries from `position` on.
+    /// Computes the results for the queries from `position` on.
     fn block(&self, position: [usize; 3], out: &mut [S], lse: &mut [L]) {
         let (p, [b, h, first], count) = (self.problem, position, lse.len());
         let (seen, width) = (p.visible(first + count), whole(self.width));
@@ -189,7 +189,7 @@ where
         });
     }
 
-    /// Rows of `sums` are those of values, times the probabilities of the queries from `first` on.
+    /// Sets rows of `sums` to the values weighted by the probabilities of the queries from `first` on.
     fn average(&self, shares: Matrix<L>, (first, seen): (usize, usize), sums: &mut [L]) {
         let width = whole(self.width);
         let (rows, one) = (sums.len() / width, L::from(1.0));
@@ -221,8 +221,8 @@ where
         }
     }
 
-    /// Makes the first `end` scores of a query its probabilities but for a factor, and the others 0. Logarithm of the
-    /// sum of their exponentials, and the factor.
+    /// Turns the first `end` scores of a query into its probabilities up to a factor, and the others into 0. Returns the
+    /// logarithm of the sum of their exponentials, and the factor.
     fn soften(&self, position: [usize; 3], end: usize, row: &mut [L], room: &mut [L]) -> (L, L) {
         let (seen, hidden) = row.split_at_mut(whole(end));
         hidden.fill(L::from(0.0));

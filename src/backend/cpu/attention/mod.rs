@@ -1,6 +1,6 @@
 //! Attention and its gradient, in blocks of queries: only the scores of one block exist at a time, and keys that a
-//! causal block cannot see are not looked at. What a group of heads has in common, its keys and values, is brought into
-//! the order that products want once for all of its blocks.
+//! causal block cannot see are skipped. The keys and values that a group of heads shares are brought into the order that
+//! products need once for all of its blocks.
 
 mod backward;
 mod forward;
@@ -44,7 +44,7 @@ impl<'a, S: Transposable> Heads<'a, S> {
         }
     }
 
-    /// Where row `i` of a head starts.
+    /// The offset of row `i` of a head.
     fn position(&self, [b, h, i]: [usize; 3]) -> usize {
         b * self.strides[0] + h * self.strides[1] + i * self.strides[2]
     }
@@ -58,12 +58,12 @@ impl<'a, S: Transposable> Heads<'a, S> {
         &self.data[self.position(position)..][..self.width]
     }
 
-    /// Elements of `n` rows as [`Heads::rows`] has them.
+    /// Number of elements of `n` rows in the order of [`Heads::rows`].
     fn rows_len(&self, n: usize) -> usize {
         n * whole(self.width)
     }
 
-    /// Rows of a head from `position` on, `whole(width)` apart, as many as fit into `to`; 0 between them.
+    /// Loads as many rows of a head from `position` on as fit into `to`, `whole(width)` apart; 0 between them.
     fn rows<L: Copy + Default>(&self, position: [usize; 3], to: &mut [L])
     where
         S: Stored<L>,
@@ -73,13 +73,12 @@ impl<'a, S: Transposable> Heads<'a, S> {
         run(LoadRows { from, stride, width: self.width, next, to });
     }
 
-    /// Elements of `n` rows as [`Heads::transposed`] has them.
+    /// Number of elements of `n` rows in the order of [`Heads::transposed`].
     fn turned_len(&self, n: usize) -> usize {
         n.next_multiple_of(PANEL) * self.width
     }
 
-    /// The first `n` rows of a head as columns: [`PANEL`] of them dense, then the next; 0 for what the last panel has
-    /// too many.
+    /// Loads the first `n` rows of a head as columns, in panels of [`PANEL`] dense ones; the last panel is padded with 0.
     fn transposed<L: Scratch>(&self, [b, h]: [usize; 2], n: usize, to: &mut [L])
     where
         S: Stored<L>,
@@ -109,8 +108,8 @@ impl<'a, S: Transposable> Heads<'a, S> {
     }
 }
 
-/// See [`Heads::rows`]. The same rows of the head after this one are brought near meanwhile: they are most likely what
-/// this thread wants next, and too far apart for the processor to guess.
+/// See [`Heads::rows`]. Also prefetches the same rows of the next head: this thread most likely needs them next, and they
+/// are too far apart for the processor to predict.
 struct LoadRows<'a, S, L> {
     from: &'a [S],
     stride: usize,
@@ -141,7 +140,7 @@ impl<S: Stored<L>, L: Copy + Default> Kernel for LoadRows<'_, S, L> {
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// What forward and backward have in common.
+/// The state that forward and backward share.
 struct Problem<'a> {
     heads: usize,
     groups: usize,
@@ -156,7 +155,7 @@ struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    /// `rest`: seed, offset and perhaps the bias.
+    /// `rest`: seed, offset and optionally the bias.
     fn new(q: &Bound, k: &Bound, rest: &'a [Bound], attrs: &[Attr]) -> Problem<'a> {
         let size = |b: &Bound, d: usize| b.sizes()[d] as usize;
         Problem {
@@ -173,23 +172,23 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Keys that the queries before `end` may see.
+    /// Number of keys that the queries before `end` may see.
     fn visible(&self, end: usize) -> usize {
         if self.causal { self.keys.min(end) } else { self.keys }
     }
 
-    /// The keys that a query may see, of those before `seen`.
+    /// Number of keys that a query may see, of those before `seen`.
     fn seen_by(&self, query: usize, seen: usize) -> usize {
         self.visible(query + 1).min(seen)
     }
 
-    /// As a property of products whose rows are the queries from `first` on, and whose columns are the keys from `key`
-    /// on.
+    /// Causality as the [`Only`] of products whose rows are the queries from `first` on, and whose columns are the keys from
+    /// `key` on.
     fn only(&self, only: fn(isize) -> Only, first: usize, key: usize) -> Only {
         if self.causal { only(first as isize + 1 - key as isize) } else { Only::All }
     }
 
-    /// `alpha a b`, [queries, keys], where `a` are the queries from `first` on and `b` is [`Heads::transposed`].
+    /// `c = alpha a b`, [queries, keys], where `a` has the rows of the queries from `first` on and `b` is [`Heads::transposed`].
     fn against_keys<L: SmallGemmElement>(
         &self,
         alpha: L,
@@ -215,8 +214,8 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Adds the bias to the scores of a query. `room` is for the bias; unless it is for the `first` query, the bias of
-    /// the one before is there.
+    /// Adds the bias to the scores of a query. `room` is for the bias; unless this is the `first` query, it holds the bias of
+    /// the previous one.
     fn add_bias<L: RowMath>(
         &self,
         position: [usize; 3],
@@ -226,7 +225,7 @@ impl<'a> Problem<'a> {
     ) {
         let Some(bias) = self.bias else { return };
         let room = &mut room[..row.len()];
-        // Dropout uses the room, too.
+        // Dropout also overwrites `room`.
         let varies = bias.sizes()[2] != 1 && bias.layout.strides[2] != 0;
         if first || varies || self.dropout > 0.0 {
             bias_row(bias, position, room);
@@ -234,7 +233,7 @@ impl<'a> Problem<'a> {
         L::add(room, row);
     }
 
-    /// What dropout multiplies the probabilities of a query by.
+    /// The factors by which dropout multiplies the probabilities of a query.
     fn keep<L: RowMath>(&self, [b, h, i]: [usize; 3], row: &mut [L]) {
         let first = ((b * self.heads + h) * self.queries + i) * self.keys;
         let kept = L::from_f64(1.0 / (1.0 - self.dropout));
@@ -248,7 +247,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// The bias of the first keys of one query: 0 where it sees one, else -inf, unless it is a number.
+/// The bias of a query for the first keys. A count of visible keys or a mask means 0 for visible keys and -inf for others.
 fn bias_row<L: RowMath>(bias: &Bound, position: [usize; 3], row: &mut [L]) {
     let sizes = bias.sizes();
     let l = &bias.layout;
@@ -284,7 +283,7 @@ fn bias_row<L: RowMath>(bias: &Bound, position: [usize; 3], row: &mut [L]) {
     }
 }
 
-/// Cuts pieces of the given lengths off a buffer.
+/// Splits pieces of the given lengths off a buffer.
 fn pieces<T, const N: usize>(mut buffer: &mut [T], lengths: [usize; N]) -> [&mut [T]; N] {
     lengths.map(|n| {
         let (piece, rest) = std::mem::take(&mut buffer).split_at_mut(n);

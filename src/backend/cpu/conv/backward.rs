@@ -1,6 +1,6 @@
-//! Gradients of a convolution. With regard to the input: filters, transposed, times the gradient of the output, are
-//! columns, which are added to where they came from. With regard to the weight: the gradient of the output times columns,
-//! transposed.
+//! Gradients of a convolution. With respect to the input: transposed filters times the gradient of the output give
+//! columns, which are added to where they came from. With respect to the weight: the gradient of the output times
+//! transposed columns.
 
 use super::{ConvElement, Tiling, columns, deal, each_task, lanes, outputs, parts};
 use crate::backend::cpu::element::{Stored, store_run};
@@ -10,11 +10,11 @@ use crate::backend::cpu::pool::with_scratch;
 use crate::backend::cpu::rows::RowOf;
 use crate::op::nn::Conv;
 
-/// Rows of columns that a product of one task has, where there are enough.
+/// Rows of columns in the product of one task, if there are enough.
 const ROWS: usize = 384;
 /// Fewer rows than this do not pay for packing the other operand.
 const LEAST_ROWS: usize = 64;
-/// Partial sums of a weight's gradient: at most so many, of at most so many elements.
+/// Maximum number of partial sums of a weight's gradient, and of elements of one.
 const MOST_SUMS: usize = 16;
 const SUMMED: usize = 1 << 16;
 
@@ -36,7 +36,7 @@ pub fn grad_input<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], w: &[S], d
     });
 }
 
-/// Channels of one task, which have `taps` rows of columns each; there are `others` tasks already.
+/// Number of channels of one task, with `taps` rows of columns each; there are `others` tasks already.
 fn channels_of_task(channels: usize, taps: usize, others: usize) -> usize {
     let most = channels.div_ceil(ROWS.div_ceil(taps));
     channels.div_ceil(most.max(parts(channels, others, LEAST_ROWS.div_ceil(taps))))
@@ -115,8 +115,8 @@ pub fn grad_weight<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], x: &[S], 
     });
 }
 
-/// Spans that are added up in one partial sum of so many elements: a small result has its sum cut, so that there is
-/// something to do for many threads.
+/// Number of spans added up in one partial sum of `elements` elements: the sum of a small result is cut, so that there is
+/// work for many threads.
 fn spans_of_sum(spans: usize, elements: usize) -> usize {
     let sums = if elements <= SUMMED { spans.min(MOST_SUMS) } else { 1 };
     spans.div_ceil(sums)
@@ -130,7 +130,7 @@ struct GradWeight<'a, S> {
     spans: usize,
 }
 
-/// What one task computes: a partial sum's part of a matrix `[filters, depth]`.
+/// The work of one task: a partial sum's part of a matrix `[filters, depth]`.
 struct Part {
     sum: usize,
     group: usize,
@@ -138,7 +138,7 @@ struct Part {
     rows: std::ops::Range<usize>,
 }
 
-/// Filters and rows of what one task computes of a matrix `[filters, depth]`, of which there are so many.
+/// Filters and rows of one task's block of a matrix `[filters, depth]`, of which there are `matrices`.
 fn block_of_sum(filters: usize, depth: usize, matrices: usize) -> [usize; 2] {
     let most = depth.div_ceil(ROWS);
     let rows = depth.div_ceil(most.max(parts(depth, matrices, LEAST_ROWS)));

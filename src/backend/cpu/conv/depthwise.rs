@@ -1,4 +1,4 @@
-//! Convolutions with one channel to a group: every plane by itself, one tap after the other; gradients of weights for several
+//! Convolutions with one channel per group: every plane on its own, one tap after the other; gradients of weights for several
 //! planes at once.
 
 use super::{ConvElement, SMALL, TASKS, lanes, plane};
@@ -7,7 +7,7 @@ use crate::backend::cpu::pool::{parallel_chunks, with_scratch};
 use crate::backend::cpu::rows::RowOf;
 use crate::op::nn::Conv;
 
-/// The field of a whole plane, and the work of one in bytes of memory traffic that would take as long.
+/// The field of a whole plane, and the work on it as bytes of memory traffic that would take as long.
 fn whole(conv: &Conv) -> (Field, usize) {
     let pixels = conv.windows.pixels();
     let cost = (pixels * conv.windows.taps()).min(SMALL) + 8 * conv.windows.plane();
@@ -54,7 +54,7 @@ pub fn grad_input<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], w: &[S], d
     });
 }
 
-/// As [`super::backward::grad_weight`]: planes of several filters side by side, so that what is computed for a pixel and a tap
+/// As [`super::backward::grad_weight`], with planes of several filters side by side, so that the work for a pixel and a tap
 /// is a vector, however small the planes are.
 pub fn grad_weight<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], x: &[S], dw: &mut [S]) {
     let (field, cost) = whole(conv);
@@ -98,12 +98,12 @@ pub fn grad_weight<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], x: &[S], 
     });
 }
 
-/// Images whose gradients one task adds up, of so many and so many blocks of filters.
+/// Number of images whose gradients one task adds up, of `images` images and `blocks` blocks of filters.
 fn images_of_sum(images: usize, blocks: usize) -> usize {
     images.div_ceil(TASKS.div_ceil(blocks).min(images))
 }
 
-/// Writes elements to every place of one lane.
+/// Writes elements to one lane of every place.
 fn spread<L: Copy>(from: &[L], to: &mut [L]) {
     to.iter_mut().step_by(LANES).zip(from).for_each(|(to, &v)| *to = v);
 }

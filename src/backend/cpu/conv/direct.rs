@@ -1,5 +1,5 @@
 //! Convolutions by the library's own kernels, where it has them: blocks of images, and slices of filters or channels, are
-//! packed into the layout that a kernel wants, convolved, and unpacked, each by one task.
+//! packed into a kernel's layout, convolved, and unpacked, each by one task.
 
 use super::{CACHED, TASKS, deal, each_task};
 use crate::backend::cpu::onednn::{self, Convolution, Direction, Element, Problem, convolution};
@@ -11,26 +11,26 @@ use std::sync::Arc;
 
 /// Multiplications that are worth a task.
 const TASK: usize = 1 << 21;
-/// So many slices need no blocks of images besides.
+/// Number of slices that are enough tasks without blocks of images.
 const ENOUGH: usize = 8;
 /// Fewer tasks than this leave too many threads without one.
 const LEAST_TASKS: usize = 4;
-/// Kernels compute so many filters or channels at once; of weights' gradients fewer.
+/// Number of filters or channels that kernels compute at once; fewer for weights' gradients.
 const LEAST_SLICE: usize = 32;
 const LEAST_SLICE_OF_WEIGHTS: usize = 16;
-/// The least filters or channels of a result.
+/// Minimum number of filters or channels of a result.
 const LEAST_LANES: usize = 8;
-/// Partial sums of a weight's gradient.
+/// Maximum number of partial sums of a weight's gradient.
 const MOST_SUMS: usize = 16;
 
-/// How a convolution is cut: into blocks of images, and slices of what is not summed over.
+/// How a convolution is cut: into blocks of images, and slices of a dimension that is not summed over.
 #[derive(Clone, Copy)]
 struct Tiling {
     images: usize,
     slices: usize,
 }
 
-/// A convolution that can be computed so.
+/// A convolution that the library's kernels compute.
 pub struct Direct {
     conv: Conv,
     direction: Direction,
@@ -40,7 +40,7 @@ pub struct Direct {
     rest: Option<Arc<Convolution>>,
 }
 
-/// What the slices are slices of, and the least elements of one.
+/// The size of the sliced dimension, and the minimum size of a slice.
 fn sliced(conv: &Conv, direction: Direction) -> (usize, usize) {
     let least = match direction {
         Direction::GradWeight => LEAST_SLICE_OF_WEIGHTS,
@@ -54,7 +54,7 @@ fn sliced(conv: &Conv, direction: Direction) -> (usize, usize) {
 }
 
 impl Tiling {
-    /// With tasks for all threads and least memory traffic: every slice reads all images, every block all weights.
+    /// The cut with tasks for all threads and the least memory traffic: every slice reads all images, every block all weights.
     fn new(conv: &Conv, direction: Direction) -> Tiling {
         let (n, least) = sliced(conv, direction);
         let x = conv.groups * conv.channels * conv.windows.plane();
@@ -92,7 +92,7 @@ impl Tiling {
             .map_or(Tiling { images: 1, slices: 1 }, |(_, tiling)| tiling)
     }
 
-    /// What one task computes of so many images.
+    /// The convolution of one task, for `images` images.
     fn part(&self, conv: &Conv, direction: Direction, images: usize) -> Conv {
         let mut part = Conv { images, ..*conv };
         let tiling = match direction {
@@ -105,7 +105,7 @@ impl Tiling {
     }
 }
 
-/// Blocks that are added up in one partial sum of a weight's gradient.
+/// Number of blocks that are added up in one partial sum of a weight's gradient.
 fn blocks_of_sum(blocks: usize) -> usize {
     blocks.div_ceil(blocks.min(MOST_SUMS))
 }
@@ -128,7 +128,7 @@ fn total(lengths: &[usize]) -> usize {
 }
 
 impl Direct {
-    /// `None` when the library is absent, has no kernel for it, or the products of [`super::forward`] and
+    /// `None` if the library is absent or has no kernel for the convolution, or the products of [`super::forward`] and
     /// [`super::backward`] are faster.
     pub fn new<S: Element>(conv: &Conv, direction: Direction) -> Option<Direct> {
         if !suits(conv, direction) {
@@ -144,7 +144,7 @@ impl Direct {
         Direct::tiling::<S>(conv, direction, tiling, packed).or_else(other)
     }
 
-    /// `packed`: as [`Problem`] has it.
+    /// `packed` is as in [`Problem`].
     fn tiling<S: Element>(
         conv: &Conv,
         direction: Direction,
@@ -164,7 +164,7 @@ impl Direct {
         alike.then_some(Direct { conv: *conv, direction, tiling, block, rest })
     }
 
-    /// The result of operands in the order of [`Direction`].
+    /// Computes the result of operands in the order of [`Direction`]'s comments.
     pub fn run<S: Element>(&self, a: &[S], b: &[S], out: &mut [S]) {
         match self.direction {
             Direction::GradWeight => self.grad_weight(a, b, out),
@@ -179,7 +179,7 @@ impl Direct {
         }
     }
 
-    /// The part of an image's tensor that a slice reads; `sliced` if not all of it.
+    /// The part of an image's tensor that a slice reads: all of it unless `sliced`.
     fn of_image<'a, S>(&self, x: &'a [S], image: usize, slice: usize, sliced: bool) -> &'a [S] {
         let all = x.len() / self.conv.images;
         let x = &x[image * all..][..all];
@@ -187,7 +187,7 @@ impl Direct {
         &x[if sliced { slice * len } else { 0 }..][..len]
     }
 
-    /// y of x and w, or dx of dy and w.
+    /// y from x and w, or dx from dy and w.
     fn images<S: Element>(&self, a: &[S], w: &[S], out: &mut [S]) {
         let Tiling { images, slices } = self.tiling;
         let weights = &self.block.operands[1];
@@ -219,7 +219,7 @@ impl Direct {
         });
     }
 
-    /// A slice of the planes of some images, with packed or plain weights.
+    /// Computes a slice of the planes of some images, with packed or plain weights.
     fn block<S: Element>(
         &self,
         a: &[S],
@@ -248,7 +248,7 @@ impl Direct {
         });
     }
 
-    /// dw of dy and x.
+    /// dw from dy and x.
     fn grad_weight<S: Element>(&self, dy: &[S], x: &[S], dw: &mut [S]) {
         let slices = self.tiling.slices;
         let blocks = self.conv.images.div_ceil(self.tiling.images);
@@ -274,7 +274,7 @@ impl Direct {
         });
     }
 
-    /// Writes a block's part of a slice's sum, or adds it.
+    /// Writes a block's contribution to a slice's sum if it is the first, else adds it.
     fn add_block<S: Element>(
         &self,
         dy: &[S],
@@ -307,8 +307,8 @@ impl Direct {
 }
 
 /// Whether the library's kernels are worth trying: not for a few filters or channels, where most of a vector would be
-/// padding, nor where bringing operands into another layout takes longer than the kernel saves. That is with weights
-/// much larger than the images, and with large images of which the products need no columns.
+/// padding, nor where packing operands takes longer than the kernel saves. That is the case with weights much larger
+/// than the images, and with large images whose products need no columns.
 fn suits(conv: &Conv, direction: Direction) -> bool {
     let groups = conv.groups;
     let (x, y) = (conv.channels * conv.windows.plane(), conv.filters * conv.windows.pixels());

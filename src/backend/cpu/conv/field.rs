@@ -1,4 +1,4 @@
-//! Windows over one plane, said as offsets: the plane is copied with its padding (and converted) into a "field", in
+//! Windows over one plane, as offsets: the plane is copied with its padding (and converted) into a "field", in
 //! which every tap of every window exists.
 
 use super::ConvElement;
@@ -11,31 +11,31 @@ use std::ops::Range;
 
 /// Shorter runs of pixels are copied one by one.
 const SHORT: usize = 8;
-/// Planes that are computed with side by side.
+/// Planes that are computed side by side.
 pub const LANES: usize = 16;
 /// Taps whose sums fit into registers.
 const TAPS: usize = 4;
-/// Terms that are added up one by one; sums of so many are then added.
+/// Terms that are added up one by one; sums of this many are then added.
 const TERMS: usize = 256;
 
-/// The part of a plane, with its padding, that the windows of a range of pixels look at.
+/// The part of a plane, with its padding, that the windows of a range of pixels cover.
 pub struct Field {
     windows: Windows,
     /// Its first element, counted from the start of the padding, and its sizes.
     start: [usize; 3],
     sizes: [usize; 3],
-    /// Pixels whose windows lie side by side: where the first one's begins, and how many.
+    /// Runs of pixels with adjacent windows: where the first window begins, and the number of pixels.
     runs: Vec<(usize, usize)>,
-    /// Where the taps are, from where the window begins.
+    /// The offset of each tap from the start of a window.
     taps: Vec<usize>,
 }
 
 impl Field {
-    /// A field for the pixels `seen`, which are among those that it has to hold.
+    /// A field for the pixels `seen`, which are among the pixels `held` whose windows it has to hold.
     pub fn new(windows: &Windows, held: Range<usize>, seen: Range<usize>) -> Field {
         let w = windows;
         let (from, to) = (split(held.start, w.output), split(held.end - 1, w.output));
-        // Of whole lines; of whole layers if there are several.
+        // Whole lines; whole layers if there are several.
         let lines = if from[0] == to[0] { (from[1], to[1]) } else { (0, w.output[1] - 1) };
         let ranges = [(from[0], to[0]), lines, (0, w.output[2] - 1)];
         let start = [0, 1, 2].map(|d| ranges[d].0 * w.stride[d]);
@@ -66,13 +66,13 @@ impl Field {
         self.sizes.iter().product()
     }
 
-    /// Whether the field is the plane as it stands.
+    /// Whether the field is the plane itself.
     fn is_plane(&self) -> bool {
         self.start == [0; 3] && self.sizes == self.windows.input && self.windows.padding == [0; 3]
     }
 
-    /// Calls `f` for every line: its range of the field that is within the plane, and that range of the plane. All
-    /// else is padding.
+    /// Calls `f` for every line, with the range of the field that is within the plane, and the same range of the plane. The
+    /// rest is padding.
     fn lines(&self, mut f: impl FnMut(Range<usize>, Range<usize>)) {
         let w = &self.windows;
         // Coordinates of the field that are within the plane.
@@ -113,7 +113,7 @@ impl Field {
         room
     }
 
-    /// The plane of a field: what is in the padding is dropped, what no window looks at is 0.
+    /// Stores the plane of a field: elements of the padding are dropped, elements that no window covers are 0.
     pub fn store<S: RowOf<L>, L: ConvElement>(&self, field: &[L], plane: &mut [S]) {
         if !self.is_plane() {
             plane.fill(S::store(L::from(0.0)));
@@ -121,7 +121,7 @@ impl Field {
         self.lines(|from, to| store_run(&field[from], &mut plane[to]));
     }
 
-    /// What `tap` meets at each pixel.
+    /// Reads the element under `tap` for each pixel.
     pub fn gather<L: Copy>(&self, field: &[L], tap: usize, to: &mut [L]) {
         let from = &field[self.taps[tap]..];
         if self.runs.len() == to.len() {
@@ -135,17 +135,17 @@ impl Field {
         }
     }
 
-    /// `field += scale * from` where `tap` meets each pixel.
+    /// `field += scale * from` under `tap`, for each pixel.
     pub fn scatter<L: ConvElement>(&self, scale: L, from: &[L], tap: usize, field: &mut [L]) {
         isa::run(Scatter { runs: &self.runs, scale, from, to: &mut field[self.taps[tap]..] });
     }
 
-    /// Where every pixel's window begins.
+    /// The start of every pixel's window.
     pub fn positions(&self) -> Vec<usize> {
         self.runs.iter().flat_map(|&(first, n)| first..first + n).collect()
     }
 
-    /// Adds to each tap's sum what it meets at each pixel times that pixel of `with`: [`LANES`] of all of them, side by side.
+    /// Adds to each tap's sum the element under it times that of `with`, for each pixel: [`LANES`] planes side by side.
     pub fn add_products<L: ConvElement>(
         &self,
         field: &[L],
@@ -155,7 +155,7 @@ impl Field {
         isa::run(AddProducts { taps: &self.taps, field, positions, with, sums });
     }
 
-    /// `to += scale * what tap meets at each pixel`.
+    /// `to += scale * the element under tap`, for each pixel.
     pub fn add_tap<L: ConvElement>(&self, scale: L, field: &[L], tap: usize, to: &mut [L]) {
         isa::run(AddTap { runs: &self.runs, scale, field: &field[self.taps[tap]..], to });
     }

@@ -13,7 +13,7 @@ use crate::op::nn::Conv;
 
 /// Fewer filters than this are not given to a task of their own.
 const LEAST_FILTERS: usize = 32;
-/// Spans that are too few to be a task each.
+/// Fewer spans than this are not a task each.
 const FEW: usize = 8;
 
 struct Forward<'a, S, L> {
@@ -63,7 +63,7 @@ fn filters_of_task(filters: usize, shared: bool) -> usize {
 }
 
 impl<S: RowOf<L>, L: ConvElement> Forward<'_, S, L> {
-    /// A task that makes its columns itself.
+    /// Runs a task that makes its own columns.
     fn alone(&self, span: &Span, [group, block]: [usize; 2], pieces: Vec<&mut [S]>) {
         if let Some(columns) = self.as_they_are(span, group) {
             return self.product(span, columns, [group, block], pieces);
@@ -77,7 +77,7 @@ impl<S: RowOf<L>, L: ConvElement> Forward<'_, S, L> {
         });
     }
 
-    /// All tasks of a span and group, which share the columns.
+    /// Runs all tasks of a span and group, which share the columns.
     fn together(&self, span: &Span, group: usize, tasks: Vec<Vec<&mut [S]>>) {
         let conv = &self.tiling.conv;
         let work = conv.filters * conv.depth() * span.columns();
@@ -98,13 +98,13 @@ impl<S: RowOf<L>, L: ConvElement> Forward<'_, S, L> {
                 });
             };
             let channels = made.chunks_exact_mut(taps * width).enumerate();
-            // A channel's columns are moved about as fast as they are multiplied by eight filters.
+            // Moving a channel's columns takes about as long as multiplying them by eight filters.
             parallel_each(channels, 8 * taps * width * GRAIN / SMALL, of_channel);
             products(Matrix::rows(made, width));
         });
     }
 
-    /// The columns of a span without a copy, where a window is one element and spans lie in one image.
+    /// The columns of a span without a copy, if a window is one element and the span lies in one image.
     fn as_they_are(&self, span: &Span, group: usize) -> Option<Matrix<'_, L>> {
         if !self.tiling.conv.sees_itself() || span.images.len() > 1 {
             return None;

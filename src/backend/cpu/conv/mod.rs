@@ -1,6 +1,6 @@
-//! Convolution and its gradients. Where oneDNN is found and has a fast kernel, it computes blocks of f32 (`direct`). Else
-//! what a range of pixels sees is laid out as a matrix of columns, so that each of the three is a product of matrices;
-//! depthwise convolutions, whose products would be of vectors, are summed directly.
+//! Convolution and its gradients. Where oneDNN is found and has a fast kernel, it computes blocks of images of all types but
+//! f64 (`direct`). Elsewhere the inputs of a range of pixels are laid out as a matrix of columns, so that each of the three
+//! is a product of matrices; depthwise convolutions, whose products would be of vectors, are summed directly.
 //!
 //! **Invariant:** how columns and results are cut decides the order of sums, so it depends on the shape only, never on the
 //! number of threads.
@@ -29,7 +29,7 @@ use std::any::TypeId;
 use std::borrow::Cow;
 use std::ops::{Mul, Range};
 
-/// A lane that convolutions are computed in.
+/// An element type that convolutions are computed in.
 trait ConvElement: RowMath + TileElement + Stored<Self> + Mul<Output = Self> {}
 impl ConvElement for f32 {}
 impl ConvElement for f64 {}
@@ -44,7 +44,7 @@ const TASKS: usize = 16;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 17;
 
-/// `op` is one of the three; no operand is empty.
+/// `op` is one of the three convolutions; no operand is empty.
 pub fn run(op: Op, attrs: &[Attr], reads: &[Bound], write: &Bound) -> Result<()> {
     let (a, b) = (&reads[0], &reads[1]);
     let [y, x, w] = match op {
@@ -88,12 +88,12 @@ fn run_as<S: RowOf<L>, L: ConvElement>(op: Op, conv: &Conv, reads: &[Bound], wri
     }
 }
 
-/// `x` as lanes, if that is what it is.
+/// `x` without a conversion, if it has the type that is computed in.
 fn as_lanes<S: RowOf<L>, L: ConvElement>(x: &[S]) -> Option<&[L]> {
     (TypeId::of::<S>() == TypeId::of::<L>()).then(|| S::read(x, &mut []))
 }
 
-/// All of `x` as lanes.
+/// All of `x`, converted to the type that is computed in.
 fn lanes<S: RowOf<L>, L: ConvElement>(x: &[S]) -> Cow<'_, [L]> {
     as_lanes(x).map_or_else(
         || {
@@ -132,12 +132,12 @@ impl Tiling {
         Tiling::with_fields(conv, |part, _| part)
     }
 
-    /// With fields that hold a whole plane each.
+    /// A tiling whose fields hold a whole plane each.
     fn of_whole_planes(conv: &Conv) -> Tiling {
         Tiling::with_fields(conv, |_, all| 0..all)
     }
 
-    /// `pixels_of`: which pixels the field of a part has to hold, of so many in all.
+    /// `pixels_of(part, all)`: the pixels that the field of a part has to hold, of `all` pixels.
     fn with_fields(conv: &Conv, pixels_of: fn(Range<usize>, usize) -> Range<usize>) -> Tiling {
         let all = conv.windows.pixels();
         let height = conv.depth() + conv.filters;
@@ -182,7 +182,7 @@ impl Conv {
         self.channels * self.windows.taps()
     }
 
-    /// Whether every pixel sees the one element of each channel at its own place.
+    /// Whether every pixel's window is the one element of each channel at its own place.
     fn sees_itself(&self) -> bool {
         let w = &self.windows;
         w.taps() == 1 && w.stride == [1; 3] && w.padding == [0; 3] && w.input == w.output
@@ -193,7 +193,7 @@ impl Conv {
     }
 }
 
-/// Where a channel of a group of an image starts in `x`.
+/// The start in `x` of a channel of an image's group.
 fn start_of_plane(conv: &Conv, [image, group, channel]: [usize; 3]) -> usize {
     ((image * conv.groups + group) * conv.channels + channel) * conv.windows.plane()
 }
@@ -225,7 +225,7 @@ fn columns<S: RowOf<L>, L: ConvElement>(
     }
 }
 
-/// Rows `filters` of `dy`'s part of a span as a matrix: where it is, or gathered into `room`.
+/// Rows `filters` of a span's part of `dy` as a matrix: in place, or gathered into `room`.
 fn outputs<'a, S: RowOf<L>, L: ConvElement>(
     tiling: &Tiling,
     dy: &'a [S],
@@ -251,8 +251,8 @@ fn outputs<'a, S: RowOf<L>, L: ConvElement>(
     Matrix::rows(room, width)
 }
 
-/// The pieces of a result that each of `n` tasks writes. Rows of `width` elements are cut into pieces of `piece`;
-/// `task(row, number of the piece)` says whose it is. Each task has its pieces in the order of rows.
+/// Distributes the pieces of a result among `n` tasks. Rows of `width` elements are cut into pieces of `piece`;
+/// `task(row, number of the piece)` is the task that writes it. Each task has its pieces in the order of rows.
 fn deal<T>(
     out: &mut [T],
     (width, piece): (usize, usize),
@@ -268,7 +268,7 @@ fn deal<T>(
     hands
 }
 
-/// Runs all tasks, in parallel if there is work enough.
+/// Runs all tasks, in parallel if there is enough work.
 fn each_task<T: Plain>(
     tasks: Vec<Vec<&mut [T]>>,
     work: usize,
@@ -280,7 +280,7 @@ fn each_task<T: Plain>(
     parallel_each(tasks.into_iter().enumerate(), GRAIN, |(n, pieces)| run(n, pieces));
 }
 
-/// In how many parts to cut `n` rows, when there are `others` tasks already: enough for many threads, none smaller than
+/// Number of parts to cut `n` rows into, when there are `others` tasks already: enough for many threads, none smaller than
 /// `least`.
 fn parts(n: usize, others: usize, least: usize) -> usize {
     let wanted = TASKS.div_ceil(others.max(1));

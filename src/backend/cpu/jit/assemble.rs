@@ -1,9 +1,9 @@
-//! From recorded operations to instructions of AVX-512 or AVX2 (Intel, *64 and IA-32 Architectures Software Developer's
-//! Manual*, volume 2): a loop over 16 elements at a time, in which a mask leaves out what is behind the end, or over 8
-//! elements at a time, of which there are whole vectors.
+//! Assembles recorded operations as instructions of AVX-512 or AVX2 (Intel, *64 and IA-32 Architectures Software
+//! Developer's Manual*, volume 2): a loop over 16 elements at a time, in which a mask excludes those past the end, or
+//! over 8 elements at a time, in whole vectors only.
 //!
-//! Registers: rdi streams, rsi numbers, rdx vectors to go, rcx the element, r11 elements behind the last whole vector,
-//! rax whatever is needed at once; k1 is the mask of the elements.
+//! Registers: rdi streams, rsi numbers, rdx remaining vectors, rcx the element, r11 elements after the last whole vector,
+//! rax scratch; k1 is the mask of the elements.
 
 mod avx2;
 mod avx512;
@@ -19,7 +19,7 @@ use super::trace::{Element, Node, Unary};
 use super::writer::{Made, Writer};
 use iced_x86::{Code, Instruction, MemoryOperand, Register};
 
-/// Registers that hold addresses of streams; those of the others are read from the list each time.
+/// Registers that hold addresses of streams; those of further streams are read from the list each time.
 const POINTERS: [Register; 8] = [
     Register::R8,
     Register::R9,
@@ -30,14 +30,14 @@ const POINTERS: [Register; 8] = [
     Register::R14,
     Register::R15,
 ];
-/// Those of them (and only those) that belong to the caller.
+/// The callee-saved registers among them (and no others).
 const SAVED: [Register; 5] =
     [Register::RBX, Register::R12, Register::R13, Register::R14, Register::R15];
 struct Assembler<'a> {
     nodes: &'a [Node],
     isa: Isa,
     registers: Registers,
-    /// Of what follows the constants.
+    /// Writes the code that follows the constants.
     writer: Writer,
     /// Offset of each constant in the bytes.
     constants: Vec<(u32, u64)>,
@@ -55,8 +55,8 @@ pub fn lanes(isa: Isa) -> usize {
     if isa == Isa::Avx512 { 16 } else { 8 }
 }
 
-/// The bytes of a loop over what was recorded, in instructions of AVX-512 or AVX2, and where the code starts; `None`: too
-/// many masks at a time.
+/// The bytes of a loop over the recorded nodes, in instructions of AVX-512 or AVX2, and the offset of its code; `None`:
+/// too many masks at a time, or an operation without an instruction.
 pub fn assemble(nodes: &[Node], isa: Isa) -> Made<Option<(Vec<u8>, usize)>> {
     let width = 4 * lanes(isa);
     let mut pool: Vec<u8> = Vec::new();
@@ -68,7 +68,7 @@ pub fn assemble(nodes: &[Node], isa: Isa) -> Made<Option<(Vec<u8>, usize)>> {
     for node in nodes {
         if let Node::Constant(bits) = *node {
             constants.push((bits, pool.len() as u64));
-            // Instructions of AVX2 want all lanes.
+            // Instructions of AVX2 need all lanes.
             let times = if isa == Isa::Avx512 { 1 } else { lanes(isa) };
             pool.extend(bits.to_le_bytes().repeat(times));
         }
@@ -104,7 +104,7 @@ impl Assembler<'_> {
         MemoryOperand::with_base_displ(Register::RSP, (4 * n * lanes(self.isa)) as i64)
     }
 
-    /// Where the bytes of the frame's size end, and how many slots it has.
+    /// Writes the function. Returns the end of the frame size's bytes, and the number of stack slots.
     fn function(&mut self) -> Made<Option<(usize, usize)>> {
         use Register::{EAX, ECX, EDX, K1, R11D, RBP, RCX, RDX, RSP};
         self.put(Instruction::with1(Code::Push_r64, RBP)?)?;
@@ -167,7 +167,7 @@ impl Assembler<'_> {
         self.nodes.iter().map(stream).max().unwrap_or(0)
     }
 
-    /// The elements of a stream that the loop is at.
+    /// The current elements of a stream.
     fn stream(&mut self, n: u32, element: Element) -> Made<MemoryOperand> {
         let pointer = match POINTERS.get(n as usize) {
             Some(&pointer) => pointer,

@@ -12,27 +12,27 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
 
-/// The loops that programs have: layers of one model share them, and programs of other sizes.
+/// The loops of programs in use: layers of one model share them, and programs for other sizes.
 static LOOPS: LazyLock<Mutex<Loops>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct Loops {
     by_nodes: HashMap<Isa, HashMap<Box<[Node]>, Weak<JitLoop>>>,
-    /// How many there may be before those that no program has are looked for.
+    /// Number of loops beyond which unused ones are looked for.
     room: usize,
 }
 
 /// A loop over streams of elements.
 pub struct JitLoop {
     code: Executable,
-    /// Operations on a vector, to estimate how long it takes.
+    /// Number of operations on a vector, to estimate the time.
     pub operations: usize,
-    /// Elements of the vectors that it takes whole only; 1 where it leaves out what is behind the end.
+    /// Elements of a vector, if the code takes whole vectors only; 1 if it masks those past the end.
     whole: usize,
     streams: Vec<Stream>,
 }
 
-/// What a loop does with a stream.
+/// How a loop uses a stream.
 #[derive(Clone, Copy, Default)]
 struct Stream {
     /// Bytes of an element.
@@ -42,7 +42,7 @@ struct Stream {
 }
 
 impl JitLoop {
-    /// The loop that does what was recorded, in instructions of `isa`; `None` when it cannot be written.
+    /// The loop of the recorded nodes, in instructions of `isa`; `None` if it cannot be assembled or put in executable memory.
     pub fn of(nodes: &[Node], isa: Isa) -> Result<Option<Arc<JitLoop>>> {
         let mut loops = LOOPS.lock();
         if let Some(known) = loops.find(nodes, isa) {
@@ -66,11 +66,11 @@ impl JitLoop {
         Ok(code.map(|code| JitLoop { code, operations, whole, streams: streams(nodes) }))
     }
 
-    /// Runs it.
+    /// Runs the loop.
     ///
     /// # Safety
-    /// There are as many streams and numbers as were recorded. `len` elements at every address may be read and, of those
-    /// that the loop stores to, written; nobody else does meanwhile.
+    /// There are as many streams and numbers as were recorded. `len` elements at every address are readable, and nobody else
+    /// writes them meanwhile; at addresses that the loop stores to, they are also writable, and nobody else accesses them.
     pub unsafe fn run(&self, streams: &[usize], numbers: &[f32], len: usize) {
         let rest = len % self.whole;
         if len > rest {
@@ -83,7 +83,7 @@ impl JitLoop {
         }
     }
 
-    /// Runs it for the `rest` elements from `done` on, in a whole vector of memory for each stream.
+    /// Runs the loop for the `rest` elements from `done` on, by way of a whole vector in memory for each stream.
     ///
     /// # Safety
     /// As for [`JitLoop::run`].
@@ -91,7 +91,7 @@ impl JitLoop {
         let mut vectors: SmallVec<[[f32; 8]; 16]> = smallvec![[0.0; 8]; streams.len()];
         let each = || self.streams.iter().zip(streams).enumerate();
         let first = vectors.as_mut_ptr();
-        // SAFETY: no element is larger than an f32, and there are not more than fit into a vector.
+        // SAFETY: no element is larger than an f32, and `rest` elements fit into a vector.
         unsafe {
             for (n, (stream, address)) in each().filter(|(_, (stream, _))| stream.is_read) {
                 let from = std::ptr::with_exposed_provenance(address + done * stream.size);
@@ -110,7 +110,7 @@ impl JitLoop {
 }
 
 impl Loops {
-    /// So many are not worth looking at.
+    /// Up to this number, it is not worth looking for unused loops.
     const ROOM: usize = 256;
 
     fn find(&self, nodes: &[Node], isa: Isa) -> Option<Arc<JitLoop>> {

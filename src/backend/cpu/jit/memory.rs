@@ -1,4 +1,4 @@
-//! Memory that the processor runs: written once, then neither writable nor ever written again.
+//! Executable memory: written once, then never writable nor written again.
 #![expect(unsafe_code, reason = "memory from the kernel, and a call into it")]
 
 use std::ptr::{NonNull, null_mut};
@@ -15,11 +15,11 @@ unsafe impl Send for Executable {}
 // SAFETY: as above.
 unsafe impl Sync for Executable {}
 
-/// Addresses of streams, numbers, and elements of each stream.
+/// Addresses of streams, numbers, and the number of elements of each stream.
 type Function = unsafe extern "C" fn(*const usize, *const f32, usize);
 
 impl Executable {
-    /// `bytes` where they can be run from `start` on; `None` where the system does not allow that, or has no memory left.
+    /// Copies `bytes` to executable memory, to be run from `start` on; `None` if the system does not allow it or has no memory.
     pub fn new(bytes: &[u8], start: usize) -> Option<Executable> {
         let len = bytes.len();
         assert!(start < len, "code starts within its bytes");
@@ -40,12 +40,12 @@ impl Executable {
         let executable = Executable { memory: NonNull::new(memory.cast())?, len, start };
         // SAFETY: the memory is as long as the bytes, and nobody else knows it.
         unsafe { executable.memory.copy_from_nonoverlapping(NonNull::from(bytes).cast(), len) };
-        // SAFETY: it is ours, and will not be written again.
+        // SAFETY: the memory is ours, and is not written again.
         let done = unsafe { libc::mprotect(memory, len, libc::PROT_READ | libc::PROT_EXEC) };
         (done == 0).then_some(executable)
     }
 
-    /// Of a byte of the code, for as long as this lives.
+    /// The address of a byte of the code, valid for as long as this lives.
     pub fn address(&self, at: usize) -> *const u8 {
         assert!(at < self.len, "an address within the code");
         // SAFETY: within the memory.
@@ -55,8 +55,8 @@ impl Executable {
     /// Runs the code.
     ///
     /// # Safety
-    /// It is a loop of [`super::assemble`] for as many streams and numbers. `len` elements at every address may be read
-    /// and, of those that the loop stores to, written; nobody else does meanwhile.
+    /// The code is a loop of [`super::assemble`] for as many streams and numbers. The elements at every address are as for
+    /// [`JitLoop::run`](super::JitLoop::run).
     pub unsafe fn run(&self, streams: &[usize], numbers: &[f32], len: usize) {
         // SAFETY: the code keeps to the calling convention of C; the rest is the caller's promise.
         unsafe {

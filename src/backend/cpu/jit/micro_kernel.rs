@@ -1,5 +1,5 @@
 //! The innermost loop of a product of matrices in machine code: a tile of the result stays in registers, and each term
-//! of its sums is a column of a times a row of b. Compilers spill some of these registers, or not, depending on what is
+//! of its sums is a column of a times a row of b. Compilers may spill some of these registers, depending on the code
 //! around the loop.
 //!
 //! **Invariant:** an element of a tile is one chain of fused multiply-adds in the order of the terms, whatever the size
@@ -16,19 +16,19 @@ use iced_x86::{Code, Instruction, MemoryOperand, Register};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
-/// Terms of a sum that the loop takes at a time.
+/// Terms of a sum per iteration of the loop.
 const UNROLL: usize = 4;
-/// Terms before it needs them that rows of b are asked for.
+/// How many terms ahead rows of b are prefetched.
 const AHEAD: usize = 8;
 
-/// How elements of a lie: each row, or each column.
+/// The layout of a: dense rows or dense columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lie {
     Rows,
     Columns,
 }
 
-/// What the machine code is called with: addresses, and bytes from row to row (of a in columns: from column to column).
+/// The arguments of the machine code: addresses, and bytes from row to row (for a in columns: from column to column).
 #[repr(C)]
 struct Arguments {
     a: *const f32,
@@ -38,28 +38,28 @@ struct Arguments {
     terms: usize,
     c: *mut f32,
     c_stride: usize,
-    /// Not 0: the products are added to c.
+    /// Nonzero: the products are added to c.
     adds: usize,
 }
 
 type Function = unsafe extern "C" fn(*const Arguments);
 
-/// The loops for tiles of all sizes up to the largest, in instructions of one set.
+/// The loops for tiles of all sizes up to the largest, for one instruction set.
 pub struct MicroKernels {
     code: Executable,
-    /// Where each starts in the code: see [`MicroKernels::index`].
+    /// The offset of each in the code: see [`MicroKernels::index`].
     starts: Vec<usize>,
-    /// The largest tile: rows, and columns, which are `vectors` vectors.
+    /// Rows and columns of the largest tile; the columns are whole vectors.
     pub rows: usize,
     pub columns: usize,
     pub lanes: usize,
 }
 
 impl MicroKernels {
-    /// Those of an instruction set, written at their first use; `None` where there are none, or no memory that can be run.
+    /// The loops for an instruction set, assembled at first use; `None` if it has none, or there is no executable memory.
     pub fn of(isa: Isa) -> Option<&'static MicroKernels> {
         static ALL: [OnceLock<Option<MicroKernels>>; 2] = [const { OnceLock::new() }; 2];
-        // Accumulators and what meets in them fill the 16 or 32 registers, and enough chains hide the latency.
+        // Accumulators and their operands fill the 16 or 32 registers, and there are enough chains to hide the latency.
         let (place, rows, vectors) = match isa {
             Isa::Avx2 => (0, 6, 2),
             Isa::Avx512 => (1, 8, 3),
@@ -87,8 +87,8 @@ impl MicroKernels {
         (lie == Lie::Columns) as usize * all + (vectors - 1) * self.rows + rows - 1
     }
 
-    /// `c = a b`, or `c += a b`, where sums have so many terms. c is a tile of whole vectors, b has dense rows, a dense
-    /// rows or columns.
+    /// Computes `c = a b`, or `c += a b`, with sums of `terms` terms. c is a tile of whole vectors, b has dense rows, and a
+    /// has dense rows or columns.
     pub fn run(
         &self,
         terms: usize,
@@ -115,7 +115,7 @@ impl MicroKernels {
         let (a, b, adds) = (a.data.as_ptr(), b.data.as_ptr(), adds as usize);
         let arguments = Arguments { a, a_stride, b, b_stride, terms, c, c_stride, adds };
         let start = self.starts[self.index(rows, columns, lie)];
-        // SAFETY: the code that starts there is of this type, and touches no other elements of the matrices, which hold them.
+        // SAFETY: the code at `start` is a function of this type, and touches only elements that the matrices hold.
         unsafe {
             let function: Function = std::mem::transmute(self.code.address(start));
             function(&arguments);
@@ -159,7 +159,7 @@ fn assemble(isa: Isa, rows: usize, vectors: usize, lie: Lie) -> Made<Vec<u8>> {
             w.put(Instruction::with3(xor, sum(r, j), sum(r, j), sum(r, j))?)?;
         }
     }
-    // Rows of a: an address for each three of them.
+    // Rows of a: one address for every three of them.
     let bases = match lie {
         Lie::Rows => &[RDI, R10, R11][..rows.div_ceil(3)],
         Lie::Columns => &[RDI],

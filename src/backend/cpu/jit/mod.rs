@@ -1,10 +1,10 @@
-//! Machine code for loops over vectors of f32: what a fused region computes in one pass, its values in registers. It is
-//! written in microseconds while a program is compiled, without a compiler: the functions of [`super::vector::math`] are
-//! recorded ([`trace`]) and each recorded operation is an instruction of AVX-512 or, where there is none, a few of AVX2
-//! ([`assemble`]).
+//! Machine code for loops over vectors of f32: a fused region is computed in one pass, with its values in registers. The
+//! code is written in microseconds while a program is compiled, without a compiler: the functions of
+//! [`super::vector::math`] are recorded ([`trace`]), and each recorded operation becomes an instruction of AVX-512 or, on
+//! processors without it, a few of AVX2 ([`assemble`]).
 //!
-//! On other processors, and where there is no memory that can be run, the chains of [`super::tile`] do the same, with
-//! the same bits on a processor that has both.
+//! On other processors, and where there is no executable memory, the chains of [`super::tile`] do the same, with the same
+//! bits on a processor that has both.
 
 mod assemble;
 mod jit_loop;
@@ -18,7 +18,7 @@ use super::isa::{self, Isa};
 pub use jit_loop::JitLoop;
 pub use micro_kernel::MicroKernels;
 
-/// The instructions that loops are written in; `None`: this processor has neither.
+/// The instruction set of loops; `None`: this processor has neither AVX2 nor AVX-512.
 pub fn target() -> Option<Isa> {
     #[cfg(test)]
     if !WANTED.get() {

@@ -1,5 +1,5 @@
-//! Which values are in registers while a loop's body is written, one instruction after the other. When there is no
-//! register left, the value that is asked for last leaves its own.
+//! Register allocation, as a loop's body is written instruction by instruction. When no register is left, the value
+//! whose next use is the furthest gives up its own.
 
 use super::super::isa::Isa;
 use super::trace::{Id, Node};
@@ -8,7 +8,7 @@ use super::trace::{Id, Node};
 const FIRST_MASK: usize = 2;
 const MASKS: usize = 8;
 
-/// What to do so that a register is free.
+/// The store that frees a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spill {
     pub register: usize,
@@ -17,7 +17,7 @@ pub struct Spill {
 
 /// The registers of a body and the values that they hold.
 pub struct Registers {
-    /// For each value, the nodes that ask for it, the next one last.
+    /// For each value, the nodes that use it, the next one last.
     asked: Vec<Vec<usize>>,
     /// Constants and numbers: in memory from the start.
     is_in_memory: Vec<bool>,
@@ -25,9 +25,9 @@ pub struct Registers {
     slot: Vec<Option<usize>>,
     vectors: Vec<Option<Id>>,
     masks: [Option<Id>; MASKS],
-    /// Not to be taken by the instruction in the making.
+    /// Registers that the current instruction may not reallocate.
     pinned: Vec<usize>,
-    /// Vectors of memory on the stack.
+    /// Number of vectors on the stack.
     pub slots: usize,
 }
 
@@ -63,24 +63,24 @@ impl Registers {
         self.slot[id as usize]
     }
 
-    /// Whether nothing asks for a value after this instruction, which asks for it once.
+    /// Whether this instruction, which uses a value once, is its last use.
     pub fn dies(&self, id: Id) -> bool {
         self.asked[id as usize].len() <= 1
     }
 
-    /// Whether something asks for a value.
+    /// Whether a value has remaining uses.
     pub fn is_asked(&self, id: Id) -> bool {
         !self.asked[id as usize].is_empty()
     }
 
-    /// A register for `id`; what has to be stored before it is written.
+    /// A register for `id`, and the spill that has to be stored before it is written.
     pub fn vector(&mut self, id: Id) -> (usize, Option<Spill>) {
         let (register, spill) = self.spare();
         self.put(id, register);
         (register, spill)
     }
 
-    /// A register for the moment: until something else is put there.
+    /// A temporary register, until something else is put there.
     pub fn spare(&mut self) -> (usize, Option<Spill>) {
         if let Some(register) = (0..self.vectors.len()).find(|&r| self.is_free(r)) {
             self.pinned.push(register);
@@ -105,7 +105,7 @@ impl Registers {
         self.vectors[register].is_none() && !self.pinned.contains(&register)
     }
 
-    /// How far the next use of what a register holds is; more for what is in memory anyway.
+    /// Position of the next use of a register's value; more if the value is in memory anyway.
     fn value_of_leaving(&self, register: usize) -> usize {
         const STORE: usize = 16;
         let Some(id) = self.vectors[register].map(|id| id as usize) else { return usize::MAX };
@@ -126,7 +126,7 @@ impl Registers {
         self.register[id as usize].expect("masks stay in their registers")
     }
 
-    /// Says that `register` holds `id` from now on, and nothing else.
+    /// Records that `register` holds `id` from now on, and nothing else.
     pub fn put(&mut self, id: Id, register: usize) {
         if let Some(old) = self.vectors[register].replace(id) {
             self.register[old as usize] = None;
@@ -134,7 +134,7 @@ impl Registers {
         self.register[id as usize] = Some(register);
     }
 
-    /// The instruction has asked for its operands: those that nothing else asks for leave their registers, which its
+    /// Records that the instruction has read its operands: those without further uses leave their registers, which its
     /// result may take.
     pub fn asked(&mut self, node: &Node) {
         for id in node.operands() {
@@ -154,7 +154,7 @@ impl Registers {
         }
     }
 
-    /// The instruction is written.
+    /// Ends the current instruction.
     pub fn done(&mut self) {
         self.pinned.clear();
     }

@@ -1,5 +1,5 @@
-//! Recording: vectors whose operations are written down instead of done, so that functions of [`Vector`] become
-//! machine code without being written a second time. What is recorded twice is computed once.
+//! Recording: vectors whose operations are recorded instead of executed, so that functions of [`Vector`] become machine
+//! code without being written a second time. An operation that is recorded twice is computed once.
 
 use super::super::isa::Isa;
 use super::super::vector::math;
@@ -27,15 +27,15 @@ pub enum Binary {
     Sub,
     Mul,
     Div,
-    /// Of an unordered pair the second, as of zeros.
+    /// The second operand, if the pair is unordered or both are zeros.
     Max,
     Min,
     And,
     Or,
     Xor,
-    /// Not the first, and the second.
+    /// `!a & b`.
     AndNot,
-    /// Of the bits as integers.
+    /// Integer addition and subtraction of the bits.
     AddBits,
     SubBits,
 }
@@ -52,11 +52,11 @@ pub enum Unary {
     /// m and e of [`Vector::split`]: the exponent as `getexp` gives it.
     Mantissa,
     Exponent,
-    /// The high half of the bits as the low one.
+    /// The high half of the bits, as the low half.
     HighHalf,
-    /// To what f16 can hold.
+    /// Rounding to f16.
     ToF16,
-    /// 2^(j/16), where j is the last four bits.
+    /// 2^(j/16), where j is the low four bits.
     Power16,
     /// The methods of [`Bits`].
     ToInt,
@@ -66,7 +66,7 @@ pub enum Unary {
     HalfInt,
 }
 
-/// Comparisons; false for an unordered pair, but for `Ne`, `Unordered` and those with `Not`.
+/// Comparisons; false for an unordered pair, except for `Ne`, `Unordered` and those with `Not`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compare {
     Eq,
@@ -92,7 +92,7 @@ pub enum Logic {
 pub enum Node {
     /// The bits of an f32.
     Constant(u32),
-    /// A number of the call.
+    /// A number that the loop is called with.
     Number(u32),
     /// The next elements of a stream; a mask if they are bools.
     Load(u32, Element),
@@ -103,7 +103,7 @@ pub enum Node {
     MulAdd(Id, Id, Id),
     /// `a 2^n`.
     Scale(Id, Id),
-    /// The same where the mask (the first) says so, else 0.
+    /// The same where the mask (the first operand) is set, else 0.
     ScaleWhere(Id, Id, Id),
     /// Mask, yes, no.
     Select(Id, Id, Id),
@@ -140,14 +140,14 @@ thread_local! {
     static TRACE: RefCell<Trace> = RefCell::default();
 }
 
-/// What `body` records, in order.
+/// Calls `body` and returns the nodes that it records, in order.
 pub fn record<R>(body: impl FnOnce() -> R) -> (R, Vec<Node>) {
     let outer = TRACE.take();
     let result = body();
     (result, TRACE.replace(outer).nodes)
 }
 
-/// Writes a node down, but if it is known.
+/// Records a node, unless it is recorded already.
 fn push(node: Node) -> Id {
     TRACE.with_borrow_mut(|trace| {
         if let Some(&id) = trace.known.get(&node) {
@@ -168,12 +168,12 @@ fn node(id: Id) -> Node {
 #[derive(Clone, Copy, Debug)]
 pub struct JitValue(Id);
 
-/// A mask, likewise.
+/// A mask of the loop that is being recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct JitMask(Id);
 
 impl JitValue {
-    /// A number of the call.
+    /// A number that the loop is called with.
     pub fn number(n: usize) -> JitValue {
         JitValue(push(Node::Number(n as u32)))
     }
@@ -200,17 +200,17 @@ impl JitValue {
         JitMask(push(Node::Compare(op, self.0, other.0)))
     }
 
-    /// To what bf16 can hold.
+    /// Rounds to bf16.
     pub fn to_bf16(self) -> JitValue {
         self.rounded_up().binary(Binary::And, JitValue::of_bits(0xffff_0000))
     }
 
-    /// To what f16 can hold.
+    /// Rounds to f16.
     pub fn to_f16(self) -> JitValue {
         self.unary(Unary::ToF16)
     }
 
-    /// Bits whose high half is the bf16 nearest: see [`math::f32_to_bf16`].
+    /// Bits whose high half is the nearest bf16: see [`math::f32_to_bf16`].
     fn rounded_up(self) -> JitValue {
         let odd = self.unary(Unary::HighHalf).binary(Binary::And, JitValue::of_bits(1));
         let up =
@@ -266,7 +266,7 @@ impl Neg for JitValue {
     }
 }
 
-/// Whether what is recorded will be instructions of AVX-512: functions are computed as this processor's vectors do.
+/// Whether the recording will be assembled for AVX-512: functions are computed as by this processor's vectors.
 fn has_estimates() -> bool {
     super::target() == Some(Isa::Avx512)
 }

@@ -1,4 +1,4 @@
-//! Instructions one after the other, and jumps over those that are not written yet.
+//! Writes instructions in sequence, and jumps to places that are not written yet.
 
 use iced_x86::{Code, Encoder, IcedError, Instruction};
 
@@ -7,7 +7,7 @@ pub type Made<T> = std::result::Result<T, IcedError>;
 
 pub struct Writer {
     encoder: Encoder,
-    /// Where the first instruction is, and where the next one will be.
+    /// Addresses of the first instruction and of the next one.
     start: u64,
     pub at: u64,
 }
@@ -22,13 +22,13 @@ impl Writer {
         Ok(())
     }
 
-    /// A jump to be aimed by [`Writer::aim`].
+    /// A jump whose target [`Writer::aim`] sets.
     pub fn jump(&mut self, code: Code) -> Made<u64> {
         self.put(Instruction::with_branch(code, self.at)?)?;
         Ok(self.at)
     }
 
-    /// Lets the jump that ends at `jump` go to what is written next.
+    /// Makes the jump that ends at `jump` go to the instruction that is written next.
     pub fn aim(&mut self, jump: u64) {
         let distance = ((self.at - jump) as u32).to_le_bytes();
         let mut bytes = self.encoder.take_buffer();

@@ -1,4 +1,4 @@
-//! What is called of oneDNN's C API of primitives (`dnnl.h` of version 3), and owners of what it creates.
+//! The functions in use of oneDNN's C API of primitives (`dnnl.h` of version 3), and owners of the objects they create.
 #![expect(unsafe_code, reason = "a C library's functions")]
 
 use libloading::Library;
@@ -55,7 +55,7 @@ pub struct Argument {
     pub memory: Handle,
 }
 
-/// Declares the functions, and how they are found.
+/// Declares the functions and their symbols.
 macro_rules! functions {
     ($($name:ident = $symbol:literal: fn($($t:ty),*) $(-> $result:ty)?;)*) => {
         pub struct Api {
@@ -121,17 +121,17 @@ pub struct Owned {
     destroy: unsafe extern "C" fn(Handle) -> Status,
 }
 
-// SAFETY: descriptors and primitives are not changed once they are made, and the library's functions that read or
-// execute them may be called by several threads; whoever drops one is the last to have it.
+// SAFETY: descriptors and primitives are not changed once they are made, and several threads may call the library's
+// functions that read or execute them; an object is dropped by its last owner.
 unsafe impl Send for Owned {}
 // SAFETY: as above.
 unsafe impl Sync for Owned {}
 
 impl Owned {
-    /// What `create` writes; `None` when it refuses.
+    /// The object that `create` writes; `None` if it fails.
     ///
     /// # Safety
-    /// `create` must write an object that `destroy` takes, or return another status than 0.
+    /// `create` must write an object that `destroy` takes, or return a status other than 0.
     pub unsafe fn new(
         destroy: unsafe extern "C" fn(Handle) -> Status,
         create: impl FnOnce(*mut Handle) -> Status,
@@ -144,13 +144,13 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: the promise to `new`. Objects are counted by the library where others refer to them.
+        // SAFETY: the promise to `new`. The library counts references to objects that others refer to.
         unsafe { (self.destroy)(self.handle) };
     }
 }
 
-/// The processor as the library's device, and attributes that say that callers bring scratch memory: what else would be
-/// shared by executions in several threads. Both live as long as the process, one pair for each loaded library.
+/// The processor as the library's device, and attributes by which callers provide scratch memory: executions in several
+/// threads would share the library's. Both live as long as the process, one pair for each loaded library.
 pub struct Engine {
     pub api: Api,
     pub handle: Handle,
@@ -191,7 +191,7 @@ impl Engine {
         })
     }
 
-    /// Of the implementation that is described.
+    /// The name of the described implementation.
     pub fn name(&self, description: &Owned) -> Option<&'static CStr> {
         let mut name: *const c_char = null();
         let out: *mut *const c_char = &mut name;
@@ -202,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// A queue that runs what it is given at once, in the thread that gives it.
+    /// A queue that runs its work at once, in the calling thread.
     pub fn stream(&self) -> Option<Owned> {
         let create = |out: *mut Handle| {
             // SAFETY: as the header says.

@@ -1,7 +1,7 @@
 //! Convolutions of a block of images on one thread, in layouts that the library chooses.
 //!
-//! Its kernels for plain layouts are no faster than the products of [`super::super::conv`] (measured on AVX-512: 80 to 110
-//! GFLOP/s), those for its own layouts twice as fast; bringing operands there and the result back takes about a tenth of the time.
+//! The library's kernels for plain layouts are no faster than the products of [`super::super::conv`] (measured on AVX-512:
+//! 80 to 110 GFLOP/s), those for its own layouts twice as fast; packing and unpacking take about a tenth of the time.
 #![expect(unsafe_code, reason = "a C library's functions")]
 
 use super::Element;
@@ -14,14 +14,14 @@ use std::ptr::null_mut;
 /// Larger tensors are refused: the library's kernels compute some offsets in 32 bits.
 const MOST_ELEMENTS: usize = 1 << 29;
 
-/// What is computed, of what.
+/// The result that is computed, and its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// `y` of `x`, `w`.
+    /// `y` from `x`, `w`.
     Forward,
-    /// `dx` of `dy`, `w`.
+    /// `dx` from `dy`, `w`.
     GradInput,
-    /// `dw` of `dy`, `x`.
+    /// `dw` from `dy`, `x`.
     GradWeight,
 }
 
@@ -31,9 +31,9 @@ pub struct Problem {
     pub conv: Conv,
     /// Elements from one filter to the next in plain weights.
     pub row: usize,
-    /// Of plain tensors.
+    /// Element type of plain tensors.
     pub element: c_int,
-    /// Of packed ones; but gradients of weights, of which there are several to be added, are f32.
+    /// Element type of packed tensors; but gradients of weights, several of which are added, are f32.
     pub packed: c_int,
 }
 
@@ -44,7 +44,7 @@ struct Shape {
 }
 
 impl Problem {
-    /// Spatial dimensions without leading ones, of which the library's kernels for fewer dimensions know nothing.
+    /// Number of spatial dimensions without leading trivial ones, which the library's kernels for fewer dimensions do not take.
     fn spatial(&self) -> usize {
         let w = &self.conv.windows;
         let used =
@@ -56,7 +56,7 @@ impl Problem {
         list[3 - self.spatial()..].iter().map(|&v| v as i64).collect()
     }
 
-    /// Of images with so many channels in a group.
+    /// The shape of images with `channels` channels in a group.
     fn images(&self, channels: usize, plane: [usize; 3]) -> Shape {
         let head = [self.conv.images, self.conv.groups * channels].map(|v| v as i64);
         let sizes = [&head[..], &self.last(plane)].concat();
@@ -73,7 +73,7 @@ impl Problem {
         Shape { sizes: sizes[first..].to_vec(), strides: strides[first..].to_vec() }
     }
 
-    /// Of x, the weights, y.
+    /// The shapes of x, the weights, y.
     fn shapes(&self) -> [Shape; 3] {
         let w = &self.conv.windows;
         let (x, y) =
@@ -81,7 +81,7 @@ impl Problem {
         [x, self.weights(), y]
     }
 
-    /// Strides, dilation less one, padding before and after.
+    /// Strides, dilation minus one, padding before and after.
     fn spacing(&self) -> [api::Dims; 4] {
         let w = &self.conv.windows;
         let after = [0, 1, 2].map(|d| {
@@ -94,7 +94,7 @@ impl Problem {
         [stride, dilation, before, filled(&after[3 - self.spatial()..])]
     }
 
-    /// What the library says of the fastest kernel for layouts of its own choice, `None` if it has none.
+    /// The library's description of its fastest kernel for layouts of its own choice, `None` if it has none.
     fn describe(&self, engine: &Engine, shapes: &[Shape; 3]) -> Option<Owned> {
         let any = |n: usize, element| Layout::of(engine, element, &shapes[n].sizes, None);
         let [x, w, y] = [any(0, self.packed)?, any(1, self.packed)?, any(2, self.packed)?];
@@ -104,7 +104,7 @@ impl Problem {
         let [s, d, p, q] = self.spacing();
         let [s, d, p, q] = [&s, &d, &p, &q].map(|list| list.as_ptr());
         let (how, with) = (api::DIRECT, engine.attributes);
-        // SAFETY, here and below: layouts, lists of numbers and descriptions, where the header says that they are taken.
+        // SAFETY, here and below: layouts, lists of numbers and descriptions, where the header says that they are passed.
         let forward = unsafe {
             Owned::new(api.destroy_description, |out| {
                 (api.describe_forward)(
@@ -143,7 +143,7 @@ impl Problem {
             },
         };
         while !is_direct(engine, &description) {
-            // SAFETY: a description, which becomes that of the next kernel, or there is none.
+            // SAFETY: a description, which becomes that of the next kernel if there is one.
             if unsafe { (engine.api.next_implementation)(description.handle) } != 0 {
                 return None;
             }
@@ -152,8 +152,8 @@ impl Problem {
     }
 }
 
-/// Whether the described kernel is one of those generated for blocked layouts: of f32 up to twice as fast
-/// as those of small matrix products ("brgconv") on small planes, and as those of large ones ("gemm") on all.
+/// Whether the described kernel is one of those generated for blocked layouts: for f32 up to twice as fast as kernels of
+/// small matrix products ("brgconv") on small planes, and as those of large ones ("gemm") on all.
 fn is_direct(engine: &Engine, description: &Owned) -> bool {
     engine.name(description).is_some_and(|name| name.to_bytes().starts_with(b"jit"))
 }
@@ -167,14 +167,14 @@ fn dense(sizes: &[i64]) -> Vec<i64> {
     strides
 }
 
-/// An operand or result: packed as the primitive has it, in one part for each image; the weights are one part.
+/// An operand or result, packed in the primitive's layout: one part for each image; the weights are one part.
 pub struct Tensor {
     element: c_int,
-    /// How much of f32 memory a packed part takes.
+    /// Length of a packed part, in elements of f32.
     pub part: usize,
     /// Elements from the first to the last of a plain part.
     plain: usize,
-    /// How much of f32 memory all parts take packed.
+    /// Length of all packed parts, in elements of f32.
     pub len: usize,
     reorder: Primitive,
 }
@@ -201,7 +201,7 @@ impl Tensor {
         if !packed_part.nbytes.is_multiple_of(size_of::<f32>()) {
             return None;
         }
-        // The library counts what lies between rows also after the last one.
+        // The library also counts the gap after the last row.
         let last = sizes.iter().zip(&shape.strides).map(|(size, stride)| (size - 1) * stride);
         let plain = 1 + last.sum::<i64>() as usize;
         (len.max(plain) <= MOST_ELEMENTS).then_some(Tensor { element, part, plain, len, reorder })
@@ -213,29 +213,29 @@ impl Tensor {
         assert!(room >= self.reorder.room());
     }
 
-    /// A part of an operand, from memory into the layout of the primitive.
+    /// Packs a part of an operand into the primitive's layout.
     pub fn pack<T: Element>(&self, plain: &[T], packed: &mut [f32], room: &mut [f32]) {
         self.check::<T>(plain.len(), packed.len(), room.len());
         let operands: [Handle; 2] = [plain.as_ptr() as Handle, packed.as_mut_ptr().cast()];
-        // SAFETY: as many elements as the layouts have; the first is only read.
+        // SAFETY: the slices have as many elements as the layouts; the first is only read.
         unsafe { self.reorder.execute(&operands, room) };
     }
 
-    /// A part of the result, from the layout of the primitive into memory.
+    /// Unpacks a part of the result from the primitive's layout.
     pub fn unpack<T: Element>(&self, packed: &[f32], plain: &mut [T], room: &mut [f32]) {
         self.check::<T>(plain.len(), packed.len(), room.len());
         let operands: [Handle; 2] = [packed.as_ptr() as Handle, plain.as_mut_ptr().cast()];
-        // SAFETY: as many elements as the layouts have; the first is only read.
+        // SAFETY: the slices have as many elements as the layouts; the first is only read.
         unsafe { self.reorder.execute(&operands, room) };
     }
 }
 
 pub struct Convolution {
-    /// In the order of [`Direction`].
+    /// In the order of [`Direction`]'s comments.
     pub operands: [Tensor; 2],
     pub result: Tensor,
     primitive: Primitive,
-    /// Elements of scratch memory that it, packing and unpacking need.
+    /// Elements of scratch memory that the primitive, packing and unpacking need.
     pub room: usize,
 }
 
@@ -245,7 +245,7 @@ impl Convolution {
         use api::*;
         let shapes = problem.shapes();
         let description = problem.describe(engine, &shapes)?;
-        // Of the three: the addresses of the operands and of the result, their arguments and the layouts' names.
+        // For the two operands and the result: the index in `shapes`, the argument and the query for the layout.
         let (order, names) = match problem.direction {
             Direction::Forward => {
                 ([0, 1, 2], [(ARG_SOURCE, SOURCE), (ARG_WEIGHTS, WEIGHTS), (ARG_RESULT, RESULT)])
@@ -278,20 +278,20 @@ impl Convolution {
         Some(Convolution { operands, result, primitive, room })
     }
 
-    /// Whether both have the weights, or their gradient, in the same layout.
+    /// Whether both use the same layout for the weights, or their gradient.
     pub fn shares_weights(&self, other: &Convolution, direction: Direction) -> bool {
         let at = if direction == Direction::GradWeight { 2 } else { 1 };
         self.primitive.layout(at).is(other.primitive.layout(at), self.primitive.engine())
     }
 
-    /// Writes the packed result of packed operands.
+    /// Computes the packed result of packed operands.
     pub fn run(&self, a: &[f32], b: &[f32], result: &mut [f32], room: &mut [f32]) {
         let lengths = [(a.len(), &self.operands[0]), (b.len(), &self.operands[1])];
         assert!(lengths.iter().all(|(len, tensor)| *len >= tensor.len));
         assert!(result.len() >= self.result.len);
         let operands: [Handle; 3] =
             [a.as_ptr() as Handle, b.as_ptr() as Handle, result.as_mut_ptr().cast()];
-        // SAFETY: as many elements as the layouts have; only the last is written.
+        // SAFETY: the slices have as many elements as the layouts; only the last is written.
         unsafe { self.primitive.execute(&operands, room) };
     }
 }

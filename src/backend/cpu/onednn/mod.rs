@@ -1,8 +1,8 @@
-//! oneDNN (<https://github.com/uxlfoundation/oneDNN>, its C API, major version 3), found at run time: the product or the
-//! convolution of one block on one thread, faster than [`super::gemm`]'s portable one.
+//! oneDNN (<https://github.com/uxlfoundation/oneDNN>, its C API, major version 3), found at run time: it computes the product
+//! or the convolution of one block on one thread, faster than the portable code of [`super::gemm`].
 //!
-//! **Invariant:** whether a thread uses it was decided when the thread, or its run, started; oneDNN never starts a thread of its
-//! own, because every thread that calls it has told OpenMP that it computes alone.
+//! **Invariant:** whether a thread uses it is decided when the thread, or its run, starts; oneDNN never starts a thread of its
+//! own, because every thread that calls it has told OpenMP to use one thread.
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
 mod api;
@@ -26,25 +26,25 @@ use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The name of the library, with the major version whose API this file speaks.
+/// The name of the library, with the major version whose API this module uses.
 #[cfg(target_os = "macos")]
 const NAME: &str = "libdnnl.3.dylib";
 #[cfg(not(target_os = "macos"))]
 const NAME: &str = "libdnnl.so.3";
 
-/// Where oneDNN is looked for.
+/// Where to look for oneDNN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Search {
     /// Not at all.
     Off,
-    /// This file; that it cannot be used is an error.
+    /// This file; it is an error if it cannot be used.
     File(PathBuf),
     /// In these folders, beside this library, and where the system's libraries are; it may be missing.
     Folders(Vec<PathBuf>),
 }
 
-/// `dnnl_sgemm` (of f32) and `dnnl_gemm_bf16bf16f32`: row-major `c = alpha op(a) op(b) + beta c`. Returns 0, or a status
-/// and has done nothing.
+/// `dnnl_sgemm` (of f32) and `dnnl_gemm_bf16bf16f32`: row-major `c = alpha op(a) op(b) + beta c`. Returns 0, or an error
+/// status without having done anything.
 type Gemm<T> = unsafe extern "C" fn(
     transpose_a: c_char,
     transpose_b: c_char,
@@ -78,7 +78,7 @@ const RUNTIME_OPENMP: u32 = 2;
 const ISA_BF16: u32 = 0x80;
 const ISA_AVX512: u32 = 0x1ef;
 
-/// OpenMP's `omp_get_max_threads` and `omp_set_num_threads`: how many threads parallel regions of this thread start with.
+/// OpenMP's `omp_get_max_threads` and `omp_set_num_threads`: the number of threads that parallel regions of this thread use.
 #[derive(Clone, Copy)]
 struct OpenMp {
     get: unsafe extern "C" fn() -> c_int,
@@ -114,7 +114,7 @@ impl Element for Bf16 {
     const CODE: c_int = api::BF16;
 }
 
-/// What is made of the library's primitives.
+/// Objects made of the library's primitives.
 struct Primitives {
     engine: &'static api::Engine,
     convolutions: PrimitiveCache<Problem, Convolution>,
@@ -126,14 +126,14 @@ struct Primitives {
 pub struct OneDnn {
     sgemm: Gemm<f32>,
     bf16_gemm: Option<Gemm<Bf16>>,
-    /// Whether that is faster than converting to f32.
+    /// Whether computing in bf16 is faster than converting to f32.
     fast_bf16: bool,
     /// A sequential build needs none.
     openmp: Option<OpenMp>,
     primitives: Option<Arc<Primitives>>,
-    /// For which blocks it was measured to be faster than others, if that is measured.
+    /// For which blocks it was measured to be the fastest, if that is measured.
     choices: Option<Arc<Choices>>,
-    /// Instructions that it uses, by `dnnl_cpu_isa_t`; 0 where that is not known.
+    /// The instruction sets that it uses, by `dnnl_cpu_isa_t`; 0 if unknown.
     pub isa: u32,
     /// Such as `3.2.0`.
     pub version: String,
@@ -153,7 +153,7 @@ pub fn load(search: &Search) -> Result<Option<Arc<OneDnn>>> {
     let mut files: Vec<PathBuf> = folders.iter().cloned().chain(own_folder()).collect();
     files.iter_mut().for_each(|folder| folder.push(NAME));
     files.retain(|file| file.exists());
-    // A bare name is searched for as the system does.
+    // The system searches for a bare name in its own way.
     files.push(NAME.into());
     Ok(files.iter().find_map(|file| at(file).ok()))
 }
@@ -204,7 +204,7 @@ fn at(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
             .map_or(0, |isa| isa())
     };
     let fast_bf16 = has_fast_bf16(isa);
-    // SAFETY: it is of version 3, and forgotten next.
+    // SAFETY: it is of version 3, and is forgotten below, so never unloaded.
     let engine = unsafe { api::Engine::new(&library) };
     let primitives = engine.map(|engine| {
         let (convolutions, products) = (PrimitiveCache::default(), product::Products::new(engine));
@@ -219,7 +219,7 @@ fn at(path: &Path) -> std::result::Result<Arc<OneDnn>, String> {
 
 /// Whether products of bf16 are faster than of f32: with AMX, and with AMD's AVX-512. Intel's AVX-512 takes twice as
 /// long for a bf16 dot product as for the multiply-adds in f32 that it replaces (85 to 170 GFLOP/s). On other
-/// architectures the library's numbers mean something else, and nobody has measured.
+/// architectures the library's numbers mean something else, and this is not measured.
 fn has_fast_bf16(isa: u32) -> bool {
     let is_fast = isa > ISA_AVX512 || isa & ISA_BF16 != 0 && super::isa::is_amd();
     cfg!(target_arch = "x86_64") && is_fast
@@ -227,7 +227,7 @@ fn has_fast_bf16(isa: u32) -> bool {
 
 thread_local! {
     static OF_THREAD: RefCell<Option<Arc<OneDnn>>> = const { RefCell::new(None) };
-    /// OpenMP's number of threads before this one computed alone.
+    /// OpenMP's number of threads before [`enter`] set it to 1.
     static BEFORE: Cell<Option<(OpenMp, c_int)>> = const { Cell::new(None) };
 }
 
@@ -239,7 +239,7 @@ pub fn enter(library: Option<Arc<OneDnn>>) {
     OF_THREAD.set(library);
 }
 
-/// As before [`enter`]: what this thread used.
+/// Undoes [`enter`]; returns the library that this thread used.
 fn leave() -> Option<Arc<OneDnn>> {
     BEFORE.take().inspect(|(openmp, count)| openmp.set(*count));
     OF_THREAD.take()
@@ -255,7 +255,7 @@ impl OneDnn {
     }
 }
 
-/// Calls `body` with the choices of this thread's library, if it has one, and that has some.
+/// Calls `body` with the choices of this thread's library: `None` without a library, `Some(None)` if it has no choices.
 pub fn with_choices<R>(body: impl FnOnce(Option<Option<&Choices>>) -> R) -> R {
     OF_THREAD.with_borrow(|library| body(library.as_ref().map(|l| l.choices.as_deref())))
 }
@@ -265,7 +265,7 @@ pub fn is_here() -> bool {
     OF_THREAD.with_borrow(Option::is_some)
 }
 
-/// Runs `body` with `library` on this thread, or with none: then OpenMP has as many threads as anybody else finds.
+/// Runs `body` with `library` on this thread; with `None`, OpenMP has its usual number of threads.
 pub fn with<R>(library: Option<Arc<OneDnn>>, body: impl FnOnce() -> R) -> R {
     struct Back(Option<Arc<OneDnn>>);
     impl Drop for Back {
@@ -279,19 +279,19 @@ pub fn with<R>(library: Option<Arc<OneDnn>>, body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// The type of packed elements with which this thread's library convolves those of type `element` fastest.
+/// The packed element type with which this thread's library convolves elements of type `element` fastest.
 pub fn packed(element: c_int) -> c_int {
     let fast = |library: &Option<Arc<OneDnn>>| library.as_ref().is_some_and(|l| l.fast_bf16);
     if element == api::BF16 && OF_THREAD.with_borrow(fast) { api::BF16 } else { api::F32 }
 }
 
-/// What computes `problem` on a thread that has this one's library; `None` if it has none, or that has no fast kernel.
+/// The convolution of `problem`, for threads with this one's library; `None` without a library or a fast kernel.
 pub fn convolution(problem: &Problem) -> Option<Arc<Convolution>> {
     let primitives = primitives()?;
     primitives.convolutions.find(*problem, || Convolution::new(primitives.engine, problem))
 }
 
-/// How this thread's library packs `plain`; `None` if it has none, or that gains nothing by it.
+/// How this thread's library packs `plain`; `None` without a library, or if it gains nothing by packing.
 pub fn packing(plain: Plain) -> Option<Arc<Packing>> {
     let suits =
         plain.element == api::F32 || plain.element == api::BF16 && packed(api::BF16) == api::BF16;
@@ -301,7 +301,7 @@ pub fn packing(plain: Plain) -> Option<Arc<Packing>> {
     primitives()?.products.packing(plain)
 }
 
-/// What multiplies `rows` rows by an operand of that packing. As [`packing`].
+/// The product of `rows` rows and an operand of that packing. `None` as for [`packing`].
 pub fn product(packing: &Packing, rows: usize, pitch: usize) -> Option<Arc<Product>> {
     primitives()?.products.product(packing, rows, pitch)
 }
@@ -310,7 +310,7 @@ fn primitives() -> Option<Arc<Primitives>> {
     OF_THREAD.with_borrow(|library: &Option<Arc<OneDnn>>| library.as_ref()?.primitives.clone())
 }
 
-/// A matrix as BLAS wants it: whether it is transposed, and from row to row of what is in memory.
+/// A matrix as BLAS takes it: its transposition flag and leading dimension; `None` if its strides do not suit.
 fn blas_layout(strides: (isize, isize), rows: usize, columns: usize) -> Option<(c_char, i64)> {
     let (row, column) = strides;
     if column == 1 || columns == 1 {
@@ -324,14 +324,14 @@ fn blas_layout(strides: (isize, isize), rows: usize, columns: usize) -> Option<(
     None
 }
 
-/// A matrix in memory: where it starts, and its strides.
+/// The address and strides of a matrix in memory.
 pub type Raw<T> = (*const T, (isize, isize));
 
 /// `c = alpha a b + beta c` as [`super::gemm::Real::product`], if this thread has the library and the layouts suit
-/// it; else false, and nothing has happened.
+/// it; else returns false and does nothing.
 ///
 /// # Safety
-/// The matrices must be valid memory, and `c` nobody else's.
+/// The matrices must be valid memory, and nobody else may access `c`.
 #[allow(clippy::too_many_arguments, reason = "the BLAS signature")]
 pub unsafe fn sgemm(
     m: usize,
@@ -348,7 +348,7 @@ pub unsafe fn sgemm(
     gemm.is_some_and(|gemm| unsafe { call(gemm, [m, k, n], alpha, a, b, beta, c) })
 }
 
-/// `c = a b` of bf16 in f32, on the same terms; false where converting to f32 is no slower.
+/// `c = a b` of bf16 in f32, under the same conditions; also false where converting to f32 is no slower.
 ///
 /// # Safety
 /// As [`sgemm`].

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 /// `dnnl_memory_desc_t`: where in memory the elements of a tensor are.
 pub struct Layout {
     owned: Owned,
-    /// By the library's count, which ends where another row would begin.
+    /// By the library's count, which includes the gap after the last row.
     pub nbytes: usize,
 }
 
@@ -28,7 +28,7 @@ impl Layout {
         }
     }
 
-    /// Elements of type `element` of such sizes, so many apart; in any layout if that is not said.
+    /// A layout of elements of type `element` with the given sizes and strides; any layout if `strides` is `None`.
     pub fn of(
         engine: &Engine,
         element: c_int,
@@ -73,7 +73,7 @@ impl Layout {
     }
 }
 
-/// The list with zeros up to the length of all lists.
+/// The list, padded with zeros to the length of all lists.
 pub fn filled(list: &[i64]) -> Dims {
     let mut all = [0; 12];
     all[..list.len()].copy_from_slice(list);
@@ -81,11 +81,11 @@ pub fn filled(list: &[i64]) -> Dims {
 }
 
 thread_local! {
-    /// With the library that it belongs to.
+    /// This thread's stream, with the library that it belongs to.
     static STREAM: RefCell<Option<(&'static Engine, Owned)>> = const { RefCell::new(None) };
 }
 
-/// What executes, and its operands, the last of which is scratch memory.
+/// An executable primitive and its operands, the last of which is scratch memory.
 pub struct Primitive {
     engine: &'static Engine,
     owned: Owned,
@@ -93,8 +93,8 @@ pub struct Primitive {
 }
 
 impl Primitive {
-    /// What `description` describes. `operands`: which argument of an execution each is, and by which name the
-    /// description knows its layout.
+    /// The primitive of `description`. `operands`: for each, its argument in an execution, and the query for its layout in
+    /// the description.
     pub fn new(
         engine: &'static Engine,
         description: &Owned,
@@ -102,7 +102,7 @@ impl Primitive {
     ) -> Option<Primitive> {
         let api = &engine.api;
         let layout = |&(arg, name): &(c_int, c_int)| {
-            // SAFETY: a description answers with a layout of its own, or null, of which there is no clone.
+            // SAFETY: a description answers with a layout of its own, or with null, which cannot be cloned.
             let layout = unsafe {
                 let its = (api.query_layout)(description.handle, name, 0);
                 Layout::new(engine, |out| (api.clone_layout)(out, its))
@@ -119,7 +119,7 @@ impl Primitive {
         Some(Primitive { engine, owned, operands })
     }
 
-    /// That brings a tensor from one layout into another.
+    /// A primitive that converts a tensor from one layout to another.
     pub fn reorder(engine: &'static Engine, from: &Layout, to: &Layout) -> Option<Primitive> {
         let (api, device) = (&engine.api, engine.handle);
         // SAFETY: a description, of two layouts.
@@ -141,22 +141,22 @@ impl Primitive {
         &self.operands[operand].1
     }
 
-    /// Elements of f32 of scratch memory that an execution needs.
+    /// Scratch memory that an execution needs, in elements of f32.
     pub fn room(&self) -> usize {
         self.operands.last().map_or(0, |(_, scratch)| scratch.nbytes.div_ceil(size_of::<f32>()))
     }
 
-    /// Executes on the memory of its operands.
+    /// Executes on the memory of the operands.
     ///
     /// # Safety
-    /// There must be as many as were named, each valid memory for all elements of its layout; what is written must be
-    /// nobody else's.
+    /// There must be as many operands as were named, each valid memory for all elements of its layout; nobody else may
+    /// access those that are written.
     pub unsafe fn execute(&self, operands: &[Handle], room: &mut [f32]) {
         assert!(room.len() >= self.room() && operands.len() + 1 == self.operands.len());
         let api = &self.engine.api;
         let starts = operands.iter().copied().chain([room.as_mut_ptr().cast()]);
         let memory = |((arg, layout), start): (&(c_int, Layout), Handle)| {
-            // SAFETY: an object that stands for memory and does not own it.
+            // SAFETY: an object that refers to memory and does not own it.
             let object = unsafe {
                 let create = |out: *mut Handle| {
                     (api.create_memory)(out, layout.handle(), self.engine.handle, start)

@@ -1,14 +1,14 @@
-//! What was made of the library once and is used again.
+//! A cache of objects made by the library.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Problems that are remembered; then all are forgotten, so that changing shapes do not fill the memory.
+/// Maximum number of problems; when it is reached, all are forgotten, so that changing shapes do not fill the memory.
 const MOST: usize = 1024;
 
-/// What solves a problem; `None` where there is nothing worth using.
+/// The solutions of problems; `None` where none is worth using.
 pub struct PrimitiveCache<P, S>(Mutex<HashMap<P, Option<Arc<S>>>>);
 
 impl<P, S> Default for PrimitiveCache<P, S> {
@@ -18,7 +18,7 @@ impl<P, S> Default for PrimitiveCache<P, S> {
 }
 
 impl<P: Hash + Eq + Copy, S> PrimitiveCache<P, S> {
-    /// Two threads may both make the first one, which takes about a millisecond.
+    /// Two threads may both make the first solution, which takes about a millisecond.
     pub fn find(&self, problem: P, make: impl FnOnce() -> Option<S>) -> Option<Arc<S>> {
         if let Some(known) = self.0.lock().get(&problem) {
             return known.clone();

@@ -1,5 +1,5 @@
-//! Products of a block of rows on one thread, whose right operand was brought into the layout of the library's kernels
-//! before. Its products of plain operands do so at every call, which is half of their time where there are few rows.
+//! Products of a block of rows on one thread, whose right operand has been packed into the layout of the library's kernels.
+//! Its products of plain operands pack at every call, which is half of their time where there are few rows.
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
 use super::api::{self, Engine, Handle, Owned};
@@ -19,7 +19,7 @@ pub struct Plain {
     pub element: c_int,
 }
 
-/// Rows of the left operand that the layout of the right one is chosen for.
+/// Rows of the left operand for which the layout of the right one is chosen.
 const TYPICAL: usize = 256;
 
 /// How a right operand is packed.
@@ -27,13 +27,13 @@ pub struct Packing {
     engine: &'static Engine,
     pub plain: Plain,
     reorder: Primitive,
-    /// How much of f32 memory it takes packed, ...
+    /// Length of the packed operand, in elements of f32.
     pub len: usize,
-    /// ... and how much scratch memory packing and a product need.
+    /// Scratch memory that packing and a product need, likewise.
     pub room: usize,
 }
 
-/// A block of rows that meets a packed operand. There is no kernel for results that are not dense.
+/// A block of rows that is multiplied by a packed operand. There is no kernel for results that are not dense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Rows {
     count: usize,
@@ -46,7 +46,7 @@ pub struct Product {
     rows: Rows,
 }
 
-/// Packings and products by what they are of.
+/// Packings and products by their problems.
 pub struct Products {
     engine: &'static Engine,
     packings: PrimitiveCache<Plain, Packing>,
@@ -62,20 +62,20 @@ impl Products {
         }
     }
 
-    /// `None` where the library has no kernel that would gain by it.
+    /// `None` if the library has no kernel that gains by packing.
     pub fn packing(&self, plain: Plain) -> Option<Arc<Packing>> {
         self.packings.find(plain, || Packing::new(self.engine, plain))
     }
 
-    /// Of `count` rows. As [`Products::packing`].
+    /// The product for `count` rows. `None` as for [`Products::packing`].
     pub fn product(&self, packing: &Packing, count: usize, pitch: usize) -> Option<Arc<Product>> {
         let rows = Rows { count, pitch };
         self.products.find((packing.plain, rows), || Product::new(packing, rows))
     }
 }
 
-/// What the library says of the product of such rows and a right operand that lies as `right` says; `None` if it would
-/// be computed by packing at every call, or not at all.
+/// The library's description of the product of such rows and a right operand of layout `right`; `None` if it would pack
+/// at every call, or not compute it at all.
 fn describe(engine: &Engine, plain: &Plain, rows: Rows, right: &Layout) -> Option<Owned> {
     let matrix = |columns: usize, pitch: usize| {
         let sizes = [rows.count as i64, columns as i64];
@@ -116,14 +116,14 @@ impl Packing {
         Some(Packing { engine, plain, reorder, len, room })
     }
 
-    /// Brings an operand into that layout.
+    /// Packs an operand.
     ///
     /// # Safety
     /// `from` must be valid memory for all its elements.
     pub unsafe fn pack<T: Element>(&self, from: *const T, packed: &mut [f32], room: &mut [f32]) {
         assert!(T::CODE == self.plain.element && packed.len() >= self.len);
         let operands: [Handle; 2] = [from as Handle, packed.as_mut_ptr().cast()];
-        // SAFETY: the caller's promise; as many elements as the layout has.
+        // SAFETY: the caller's promise; `packed` has as many elements as the layout.
         unsafe { self.reorder.execute(&operands, room) };
     }
 }
@@ -136,15 +136,15 @@ impl Product {
         (primitive.room() <= packing.room).then_some(Product { primitive, rows })
     }
 
-    /// Of the left operand and of the result.
+    /// Number of rows of the left operand and of the result.
     pub fn rows(&self) -> usize {
         self.rows.count
     }
 
-    /// `c = a b`, where b is packed and c dense.
+    /// Computes `c = a b`, where b is packed and c dense.
     ///
     /// # Safety
-    /// `a` must be valid memory for as many rows, so far apart, as the product is of.
+    /// `a` must be valid memory for the rows of the product, at its pitch.
     pub unsafe fn run<T: Element>(
         &self,
         packing: &Packing,

@@ -1,5 +1,5 @@
-//! Chains: several operations on f32, each on the result of the one before, computed while that stays in registers.
-//! A block of eight vectors goes through all of them before the next one begins. One operation alone is a plain loop.
+//! Chains: several operations on f32, each on the result of the one before, which stays in registers.
+//! A block of eight vectors goes through all of them before the next one begins. A single operation is a plain loop.
 
 use super::super::element::Bf16;
 use super::super::isa::kernel;
@@ -9,17 +9,17 @@ use super::link::{BinaryOp, Link, UnaryOp};
 use crate::op::Op;
 use crate::op::table::primitives;
 
-/// Where numbers come from.
+/// The source of an operand's numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Feed<'a> {
     /// In the first-level cache.
     Run(&'a [f32]),
-    /// In memory, where the next tile's numbers follow.
+    /// In memory, followed by the next tile's numbers.
     Memory(&'a [f32]),
     Bf16(&'a [Bf16]),
-    /// One that stands for all.
+    /// One number for all elements.
     One(f32),
-    /// What the chain's result overwrites.
+    /// The elements that the chain's result overwrites.
     Own,
 }
 
@@ -34,7 +34,7 @@ const VECTORS: usize = 8;
 type Block<V> = [V; VECTORS];
 type Room = [f32; VECTORS * MAX_LANES];
 
-/// A block's position in the tile. Only the last one has fewer than all elements.
+/// A block's position in the tile. Only the last block may be partial.
 #[derive(Clone, Copy)]
 struct BlockPosition {
     prefetch: bool,
@@ -43,7 +43,7 @@ struct BlockPosition {
 }
 
 impl BlockPosition {
-    /// The elements of the block: where they are, or a part of a block in `room`.
+    /// The block's elements: in place, or copied to `room` if the block is partial.
     #[inline(always)]
     fn whole<'a, V: Vector>(self, x: &'a [f32], room: &'a mut Room) -> &'a [f32] {
         if self.len == VECTORS * V::LANES {
@@ -58,7 +58,7 @@ impl BlockPosition {
     fn widened<'a, V: Vector>(self, x: &[Bf16], room: &'a mut Room) -> &'a [f32] {
         self.prefetch::<V, Bf16>(x);
         let x = &x[self.at..][..self.len];
-        // Of a length that the compiler knows.
+        // Slices of a length known at compile time.
         if self.len == VECTORS * V::LANES {
             let (to, from) = (&mut room[..VECTORS * V::LANES], &x[..VECTORS * V::LANES]);
             widen(to, from);
@@ -159,7 +159,7 @@ fn stored<V: Vector>([a, b, c, d, e, f, g, h]: Block<V>, to: &mut [f32]) {
     h.store(&mut to[7 * V::LANES..]);
 }
 
-/// Whether [`math::sin_from`] is not for all of these.
+/// Whether any number is beyond the range of [`math::sin_from`].
 #[inline(always)]
 fn far(x: &Room) -> bool {
     let mut any = false;
@@ -178,24 +178,24 @@ impl Target<'_> {
     }
 }
 
-// Arrays of vectors would be copied in memory, and closures not always be part of the function that is compiled for the
-// processor: so macros on the names of the vectors of a block.
+// Macros over the names of a block's vectors: arrays of vectors would be copied in memory, and closures would not always
+// be part of the function that is compiled for the instruction set.
 
-/// A function of every vector, in registers.
+/// Applies a function to every vector, in registers.
 macro_rules! each {
     ([$($x:ident)*] $room:ident |$v:ident| $y:expr) => {{
         $($x = { let $v = $x; $y };)*
     }};
 }
 
-/// A function of every vector and the one at the same place of another block, in registers.
+/// Applies a function to every vector and its counterpart in another block, in registers.
 macro_rules! pairs {
     ([$($x:ident)*], [$($z:ident)*] |$v:ident, $w:ident| $y:expr) => {{
         $($x = { let ($v, $w) = ($x, $z); $y };)*
     }};
 }
 
-/// A function of many instructions, in a loop over the block in memory.
+/// Applies a function of many instructions, in a loop over the block in memory.
 macro_rules! through {
     ([$($x:ident)*] $room:ident |$v:ident| $y:expr) => {{
         stored([$($x),*], &mut $room);
@@ -207,7 +207,7 @@ macro_rules! through {
     }};
 }
 
-/// As `through`, of every vector and the one at the same place of another block.
+/// As `through`, for every vector and its counterpart in another block.
 macro_rules! pairs_through {
     ([$($x:ident)*], [$($z:ident)*] |$v:ident, $w:ident| $y:expr) => {{
         let (mut results, mut others): (Room, Room) = ([0.0; _], [0.0; _]);
@@ -234,7 +234,7 @@ macro_rules! singly {
     }};
 }
 
-/// A sine or cosine.
+/// A sine or cosine; `$exact` computes numbers beyond [`math::TRIG_LIMIT`], and all of them without FMA.
 macro_rules! transposed {
     ([$($x:ident)*] $room:ident $quarters:literal, $exact:path) => {{
         let mut x: Room = [0.0; VECTORS * MAX_LANES];
@@ -253,21 +253,21 @@ macro_rules! transposed {
     }};
 }
 
-/// A function of every number of `$x`, to `$y`, in vectors of `$v`.
+/// Applies a function to every number of `$x`, in vectors of `$v`, and writes `$y`.
 macro_rules! straight {
     ([$x:ident $y:ident] $v:ident |$a:ident| $e:expr) => {
         vectors!($v, $y, |$a in $x| $e)
     };
 }
 
-/// As `straight`, of two numbers.
+/// As `straight`, for a function of two numbers.
 macro_rules! straight_pairs {
     ([$x:ident $y:ident $v:ident], $z:ident |$a:ident, $b:ident| $e:expr) => {
         vectors!($v, $y, |$a in $x, $b in $z| $e)
     };
 }
 
-/// As `straight`, of a number and the vector `$z`.
+/// As `straight`, for a function of a number and the vector `$z`.
 macro_rules! straight_first {
     ([$x:ident $y:ident $v:ident], $z:ident |$a:ident, $b:ident| $e:expr) => {{
         let $b = $z;
@@ -275,7 +275,7 @@ macro_rules! straight_first {
     }};
 }
 
-/// As `straight`, of the vector `$z` and a number.
+/// As `straight`, for a function of the vector `$z` and a number.
 macro_rules! straight_second {
     ([$x:ident $y:ident $v:ident], $z:ident |$a:ident, $b:ident| $e:expr) => {{
         let $a = $z;
@@ -283,8 +283,8 @@ macro_rules! straight_second {
     }};
 }
 
-/// What the operations mean; `$short` and `$long` are macros that apply functions of few and of many instructions. What
-/// `$own` says comes first; `$none` is for the rest.
+/// The functions of unary operations; `$short` and `$long` are macros that apply functions of few and of many
+/// instructions. The arms `$own` come first; `$none` is for operations without a function.
 macro_rules! alone {
     ($op:expr, $short:ident, $long:ident, $x:tt, $with:ident, { $($own:tt)* }, $none:expr) => {
         match $op {
@@ -298,7 +298,7 @@ macro_rules! alone {
     };
 }
 
-/// The columns `cpu`.
+/// The `cpu` columns of the table of primitives.
 macro_rules! functions {
     ([$op:expr, $short:ident, $long:ident, $x:tt, $with:ident, $none:expr]
      $($(#[$doc:meta])* $row:ident $facts:tt $($column:ident $of:tt)*;)*) => {
@@ -322,7 +322,7 @@ macro_rules! function {
     ([$short:ident $long:ident $x:tt $with:ident $none:expr] []) => { $none };
 }
 
-/// Likewise for [`BinaryOp`].
+/// As `alone`, for [`BinaryOp`].
 macro_rules! with {
     ($op:expr, $pairs:ident, $long:ident, $x:tt, $z:tt) => {
         match $op {
@@ -342,7 +342,7 @@ macro_rules! with {
     };
 }
 
-/// A function of one vector.
+/// Applies a function to one vector.
 macro_rules! now {
     ([$x:ident] $same:ident |$a:ident| $e:expr) => {{
         let $a = $x;
@@ -350,7 +350,7 @@ macro_rules! now {
     }};
 }
 
-/// A function of two.
+/// Applies a function to two vectors.
 macro_rules! now_both {
     ([$x:ident], [$z:ident] |$a:ident, $b:ident| $e:expr) => {{
         let ($a, $b) = ($x, $z);
@@ -358,17 +358,17 @@ macro_rules! now_both {
     }};
 }
 
-/// An operation on one vector, if it can be done in f32 for all numbers.
+/// Applies an operation to one vector, if it can be done in f32 for all numbers.
 pub fn of_vector<V: Vector>(op: UnaryOp, x: V) -> Option<V> {
     Some(alone!(op, now, now, [x], x, {}, return None))
 }
 
-/// An operation on two vectors.
+/// Applies an operation to two vectors.
 pub fn of_two<V: Vector>(op: BinaryOp, x: V, z: V) -> V {
     with!(op, now_both, now_both, [x], [z])
 }
 
-/// One operation in a loop of its own, without the jumps that every block of a chain costs. Whether there is one.
+/// Runs one operation in a loop of its own, without the jumps that every block of a chain costs. Returns whether there is one.
 #[inline(always)]
 fn single<V: Vector>(start: Feed, link: Link<Feed>, y: &mut [f32]) -> bool {
     use Feed::{Memory, One, Run};
@@ -393,8 +393,8 @@ fn single<V: Vector>(start: Feed, link: Link<Feed>, y: &mut [f32]) -> bool {
 }
 
 kernel! {
-    /// `to[i]` = what the links make of `start[i]`. Runs are as long as the target. `prefetch`: the tile is computed in
-    /// several chains, so that the processor does not see by itself what memory is read next.
+    /// Sets `to[i]` to the result of the links applied to `start[i]`. Runs are as long as the target. `prefetch`: the tile is
+    /// computed in several chains, so the processor cannot predict which memory is read next.
     pub fn run(start: Feed<'a>, links: &'a [Link<Feed<'a>>], to: Target<'a>, prefetch: bool) {
         let mut to = to;
         if let ([link], Target::Run(y)) = (links, &mut to)

@@ -16,17 +16,17 @@ pub enum Arg {
     Tile(usize),
     /// A tile that holds one number, for the whole run or for a row.
     Constant(usize),
-    /// The memory of a read as it stands: dense and of the lane's own type.
+    /// The memory of a read, used directly: dense and of the tile type itself.
     Memory(usize),
     /// The memory of a result, likewise; to be read only once it is written.
     Result(usize),
-    /// In a chain: the memory of a read that its result takes, if the run is in place: then what it overwrites.
+    /// In a chain: the memory of a read; if the run is in place, the memory that the chain's result overwrites.
     Own(usize),
 }
 
 /// One vector operation.
 pub enum Inst {
-    /// From memory into a tile of the lane.
+    /// Loads from memory into a tile of type `tile_type`.
     Load {
         read: usize,
         tile_type: TileType,
@@ -46,17 +46,17 @@ pub enum Inst {
         arg: Arg,
         to: Arg,
     },
-    /// Operations on f32 one after the other. bf16 is converted where it is read from memory or written there.
+    /// A sequence of operations on f32. bf16 is converted as it is read from or written to memory.
     Chain {
         start: Arg,
         links: Vec<Link<Arg>>,
         to: Arg,
     },
-    /// Machine code from streams to streams, whose elements are as they lie in tiles or in memory.
+    /// Machine code from streams to streams, whose elements are as they lie in tiles or memory.
     Loop {
         jit_loop: Arc<JitLoop>,
         streams: Vec<(Arg, Element)>,
-        /// Tiles of one number.
+        /// Tiles that hold one number.
         numbers: Vec<(TileType, usize)>,
     },
     /// As `select(read index == target, yes, no)`: see [`Run::one_hot_select`](super::run::Run::one_hot_select).
@@ -75,7 +75,7 @@ pub enum Inst {
     },
 }
 
-/// What a tile that never changes is filled with.
+/// The contents of a tile that never changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fill {
     Float(f64),
@@ -84,26 +84,26 @@ pub enum Fill {
     Read(usize),
 }
 
-/// What the compiler has to know of a read.
+/// Properties of a read that the compiler depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadKind {
     /// Every position is the same element.
     pub constant: bool,
-    /// Every position of a row, in which each tile lies, is the same element.
+    /// Every position of a row is the same element; each tile lies in one row.
     pub row: bool,
-    /// A place that counts along the rows, in which each tile lies.
+    /// An index operand that counts along the rows; each tile lies in one row.
     pub counts: bool,
     /// In memory, dense in the order of the tiles and not written by this kernel, but for `over`.
     pub direct: bool,
     /// The same, but dense only along each row of a tile.
     pub rows: bool,
-    /// Shares memory with a write: has to be loaded before anything is stored.
+    /// Shares memory with a write, so it has to be loaded before anything is stored.
     pub early: bool,
-    /// Dense along rows, and the write that takes the place of exactly these elements.
+    /// The write that overwrites exactly these elements, if the read is dense along rows.
     pub over: Option<usize>,
 }
 
-/// What the compiler has to know of a write.
+/// Properties of a write that the compiler depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StoreKind {
     pub dtype: DType,
@@ -117,16 +117,16 @@ pub struct StoreKind {
 pub struct Code {
     /// Tiles of one number, filled before anything is computed.
     pub fills: Vec<(TileType, usize, Fill)>,
-    /// Tiles of one number that are filled before each tile, with an element of a read.
+    /// Tiles of one number that an element of a read fills before each tile is computed.
     pub row_fills: Vec<(TileType, usize, usize)>,
-    /// Computed before the first tile, of tiles of one number; so are their results.
+    /// Run before the first tile; operands and results are tiles of one number.
     pub uniform: Vec<Inst>,
-    /// Tiles of one number of which more than the first element is asked for.
+    /// Tiles of one number of which more than the first element is read.
     pub spread: Vec<(TileType, usize)>,
     pub insts: Vec<Inst>,
-    /// Tiles of each lane.
+    /// Number of tiles of each type.
     pub tiles: HashMap<TileType, usize>,
-    /// Where the result is that is not stored (reductions).
+    /// The location of the result that is not stored (reductions).
     pub kept: Option<(TileType, Arg)>,
     /// Whether an integer division may meet a zero.
     pub can_fail: bool,
@@ -136,7 +136,7 @@ pub struct Code {
 pub const TILE: usize = 2048;
 
 impl Code {
-    /// How long it takes for an element, in plain operations.
+    /// Estimated time per element, in plain operations.
     pub fn work(&self) -> usize {
         let work = |inst: &Inst| match inst {
             Inst::Loop { jit_loop, .. } => jit_loop.operations.div_ceil(4),

@@ -1,7 +1,7 @@
-//! How a loop body becomes a list of vector operations. Where machine code can be written, all that is computed in f32 or
-//! decided by it is one loop ([`loops`]). Elsewhere each operation is a loop over tiles, which are reused as soon as
-//! their value is dead, so that few of them are live and they stay in the first-level cache; what is computed in f32
-//! and asked for once is computed in the chain of what asks for it and has no tile ([`chains`]).
+//! Compiles a loop body to a list of vector operations. Where machine code can be written, f32 computations and the
+//! decisions based on them are gathered in loops of it ([`loops`]). Elsewhere each operation is a loop over tiles, which
+//! are reused as soon as their value is dead, so that few are live and they stay in the first-level cache; an f32 value
+//! with a single use is computed in the chain of its user and has no tile ([`chains`]).
 
 mod chains;
 mod loops;
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
 
-/// A value in the making: a register of the body in one tile type.
+/// A register of the body in one tile type.
 type Value = (Reg, TileType);
 
 struct Compiler<'a> {
@@ -33,11 +33,11 @@ struct Compiler<'a> {
     reads: &'a [ReadKind],
     /// `None`: a reduction, whose result is kept.
     stores: Option<&'a [StoreKind]>,
-    /// The instructions of machine code, if there is any.
+    /// The instruction set of the machine code; `None`: no machine code.
     target: Option<Isa>,
     code: Code,
     places: HashMap<Value, Arg>,
-    /// Uses of a register that are still to come.
+    /// Remaining uses of each register.
     uses: Vec<usize>,
     free: HashMap<TileType, Vec<usize>>,
     pinned: Vec<Value>,
@@ -48,7 +48,7 @@ struct Compiler<'a> {
     uniform: Vec<bool>,
 }
 
-/// What code depends on: layers of a model, and programs for other sizes, have theirs in common.
+/// The inputs of compilation: layers of a model, and programs for other sizes, often share them.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     target: Option<Isa>,
@@ -59,7 +59,6 @@ struct Key {
     stores: Option<Vec<StoreKind>>,
 }
 
-/// The code that is in use.
 type InUse = HashMap<Key, Weak<Code>>;
 
 static IN_USE: LazyLock<Mutex<InUse>> = LazyLock::new(Mutex::default);
@@ -83,7 +82,7 @@ pub fn code(
     }
     let code = Arc::new(compile(body, reads, stores)?);
     let mut in_use = IN_USE.lock();
-    // Now and then, so that it costs nothing to speak of.
+    // Only now and then, so that the cost is negligible.
     if in_use.len().is_power_of_two() {
         in_use.retain(|_, code| code.strong_count() > 0);
     }
@@ -123,7 +122,7 @@ fn compile(body: &LoopBody, reads: &[ReadKind], stores: Option<&[StoreKind]>) ->
 }
 
 impl<'a> Compiler<'a> {
-    /// False when some loop cannot be written.
+    /// False if some loop cannot be assembled.
     fn compile(&mut self) -> Result<bool> {
         self.find_chains();
         self.code.can_fail = self.divides_integers();
@@ -155,7 +154,7 @@ impl<'a> Compiler<'a> {
         Ok(true)
     }
 
-    /// An instruction that is not computed in a loop of machine code.
+    /// Compiles an instruction outside loops of machine code.
     fn one(&mut self, n: usize) -> Result<()> {
         let reg = (self.body.reads.len() + n) as Reg;
         if self.uses[reg as usize] == 0 || self.chained[n].hidden {
@@ -170,7 +169,7 @@ impl<'a> Compiler<'a> {
         self.store_ready(Some(reg))
     }
 
-    /// The registers that are stored, and where.
+    /// The registers that are stored, and their destinations.
     fn results(&self) -> impl Iterator<Item = (&'a Reg, &'a StoreKind)> + use<'a> {
         self.body.results.iter().zip(self.stores.unwrap_or_default())
     }
@@ -183,7 +182,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Lane in which result `k` is stored: untouched bytes for what is only moved.
+    /// The tile type in which `reg` is stored as `to`: plain bytes if it is only moved.
     fn store_lane(&self, reg: Reg, to: DType) -> TileType {
         let moved = (reg as usize) < self.body.reads.len() && self.dtype(reg) == to;
         if moved && !self.reads[reg as usize].constant {
@@ -193,7 +192,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The lanes in which a read will be asked for.
+    /// The tile types in which a read is needed.
     fn lanes_needed(&self, reg: Reg) -> SmallVec<[TileType; 2]> {
         let mut lanes = SmallVec::new();
         if self.body.instrs.iter().any(|i| i.args.contains(&reg)) {
@@ -221,7 +220,7 @@ impl<'a> Compiler<'a> {
         *n - 1
     }
 
-    /// A tile that is filled once, before anything is computed: so never one that held something else.
+    /// Takes a tile that is filled once, before anything is computed, and so is always a new one.
     fn fill(&mut self, reg: Reg, tile_type: TileType, fill: Fill) -> Arg {
         let to = self.new_tile(tile_type);
         self.code.fills.push((tile_type, to, fill));
@@ -230,7 +229,7 @@ impl<'a> Compiler<'a> {
         Arg::Constant(to)
     }
 
-    /// As [`Compiler::fill`], but for the read's element in each row.
+    /// As [`Compiler::fill`], but with the read's element for each row.
     fn fill_row(&mut self, reg: Reg, tile_type: TileType) -> Arg {
         let to = self.new_tile(tile_type);
         self.code.row_fills.push((tile_type, to, reg as usize));
@@ -239,7 +238,7 @@ impl<'a> Compiler<'a> {
         Arg::Constant(to)
     }
 
-    /// Notes that all elements of an argument are asked for.
+    /// Records that all elements of an argument are read.
     fn spread(&mut self, arg: Arg, tile_type: TileType) {
         if let Arg::Constant(tile) = arg
             && !self.code.spread.contains(&(tile_type, tile))
@@ -255,7 +254,7 @@ impl<'a> Compiler<'a> {
         Arg::Tile(to)
     }
 
-    /// Where a register is, loading it if it is a read that has not been.
+    /// The location of a register; loads a read that has not been loaded.
     fn value(&mut self, reg: Reg, tile_type: TileType) -> Result<Arg> {
         if let Some(&arg) = self.places.get(&(reg, tile_type)) {
             return Ok(arg);
@@ -271,7 +270,7 @@ impl<'a> Compiler<'a> {
         if kind.constant {
             return Ok(self.fill(reg, tile_type, Fill::Read(reg as usize)));
         }
-        // What is only moved keeps its bytes.
+        // Values that are only moved keep their bytes.
         if kind.row && tile_type == TileType::of(self.body.reads[reg as usize]) {
             return Ok(self.fill_row(reg, tile_type));
         }
@@ -282,7 +281,7 @@ impl<'a> Compiler<'a> {
         Ok(self.load(reg as usize, tile_type))
     }
 
-    /// Counts a use as done; after the last one the register's tiles are free.
+    /// Records a use; after the last one the register's tiles are free.
     fn used(&mut self, reg: Reg) {
         self.uses[reg as usize] -= 1;
         if self.uses[reg as usize] > 0 {
@@ -312,7 +311,7 @@ impl<'a> Compiler<'a> {
         (instr.op == Op::Const).then(|| instr.attrs[0].float())
     }
 
-    /// The number that a register is by the body itself.
+    /// The number in a register that is a constant of the body.
     fn written(&self, reg: Reg) -> Option<Fill> {
         let n = (reg as usize).checked_sub(self.body.reads.len())?;
         let instr = &self.body.instrs[n];
@@ -337,7 +336,7 @@ impl<'a> Compiler<'a> {
         {
             return self.one_hot_select(reg, instr, one_hot_select);
         }
-        // `select` computes in the lane of what is selected, `cast` and comparisons in that of their operand.
+        // `select` computes in the tile type of the selected values, `cast` and comparisons in that of their operand.
         let from = match instr.op {
             Op::Select => TileType::of(self.dtype(instr.args[1])),
             op if op.draws() => TileType::I64,
@@ -375,7 +374,7 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// A selection decided by `one_hot_select`.
+    /// Compiles a select whose condition is `one_hot_select`.
     fn one_hot_select(
         &mut self,
         reg: Reg,
@@ -401,7 +400,7 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// Where a computed register goes: where it is stored, if it is the same there and nothing else asks for it.
+    /// The destination of a computed register: where it is stored, if it has the same form there and no other use.
     fn target(&mut self, reg: Reg, tile_type: TileType) -> Arg {
         let mut results = self.results();
         let fits = |(&r, to): (&Reg, &StoreKind)| {
@@ -411,7 +410,7 @@ impl<'a> Compiler<'a> {
                 && tile_type.is_native(to.dtype)
         };
         match results.position(fits) {
-            // What may fail is first run without storing anything.
+            // Code that may fail first runs without storing anything.
             Some(k) if self.uses[reg as usize] == 1 && !self.code.can_fail => Arg::Result(k),
             _ => Arg::Tile(self.tile(tile_type)),
         }
@@ -457,7 +456,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// How often each register is asked for by what is needed.
+/// Number of uses of each register by results and live instructions.
 fn uses(body: &LoopBody) -> Result<Vec<usize>> {
     let reads = body.reads.len();
     let mut uses = vec![0; reads + body.instrs.len()];
@@ -477,12 +476,12 @@ fn uses(body: &LoopBody) -> Result<Vec<usize>> {
     Ok(uses)
 }
 
-/// Whether the loop of an instruction on operands of `tile_type` takes single numbers for them.
+/// Whether the loop of an instruction accepts single numbers as operands of `tile_type`.
 fn takes_numbers(instr: &Instr, tile_type: TileType) -> bool {
     tile_type == TileType::F32 && instr.args.len() == 2 && instr.dtype != DType::Bool
 }
 
-/// A constant of a half type is the number that type can hold.
+/// Rounds a constant to its dtype.
 fn round_to(value: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F16 => half::f16::from_f32(value as f32).to_f64(),

@@ -1,5 +1,5 @@
-//! The vector loops: one pointwise primitive over whole tiles. Whatever has no loop of its own here is computed by
-//! the function of its row, element by element.
+//! The vector loops: one pointwise primitive over whole tiles. Primitives without a loop of their own here are computed
+//! by the function of their row, element by element.
 
 use super::super::isa::kernel;
 use super::super::pool::{Scratch, with_scratch};
@@ -42,7 +42,7 @@ macro_rules! each {
     };
 }
 
-/// What is not computed in chains.
+/// Unary primitives that are not computed in chains.
 pub fn unary_f32(op: Op, x: &[f32], y: &mut [f32]) {
     let f = float_meaning(op);
     each!(y, |a in x| f(&[a as f64]) as f32);
@@ -98,7 +98,7 @@ pub fn unary_bool(op: Op, x: &[u8], y: &mut [u8]) {
     }
 }
 
-/// Numbers of a tile, or one that stands for all.
+/// The numbers of a tile, or one number for all elements.
 #[derive(Clone, Copy)]
 pub enum Numbers<'a> {
     Run(&'a [f32]),
@@ -125,7 +125,7 @@ kernel! {
     }
 }
 
-/// `y[i]` and whether any is to be computed otherwise.
+/// Sets `y[i]`, and `$far` if some element has to be computed otherwise.
 macro_rules! rem_by {
     ($y:ident, $far:ident, |$a:ident in $x:ident, $b:ident in $z:ident| $of:expr) => {
         for ((y, &$a), &$b) in $y.iter_mut().zip($x).zip($z) {
@@ -144,7 +144,7 @@ macro_rules! rem_by {
 }
 
 kernel! {
-    /// Whether that is what is left: false where some quotients are large.
+    /// Writes the remainders. False if `y` is not valid: some quotients are large, there is no FMA, or both are single numbers.
     fn rem_f32(x: Numbers<'a>, z: Numbers<'a>, y: &'a mut [f32]) -> bool {
         let mut far = !FMA;
         match (x, z) {
@@ -160,7 +160,7 @@ kernel! {
     }
 }
 
-/// What is not computed in chains.
+/// Binary primitives that are not computed in chains.
 pub fn binary_f32(op: Op, x: Numbers, z: Numbers, y: &mut [f32]) {
     match op {
         Op::Pow => return pow_f32(x, z, y),
@@ -247,7 +247,7 @@ pub fn binary_bool(op: Op, x: &[u8], z: &[u8], y: &mut [u8]) {
     }
 }
 
-/// Declares a comparison over a lane.
+/// Declares a comparison of tiles of one type.
 macro_rules! comparison {
     ($name:ident, $t:ty) => {
         kernel! {
@@ -292,7 +292,7 @@ pub fn select<T: Copy>(condition: &[u8], x: &[T], z: &[T], y: &mut [T]) {
 }
 
 kernel! {
-    /// Rounds to what a half type can hold.
+    /// Rounds to the values of a half type.
     pub fn round_f32(dtype: DType, x: &'a [f32], y: &'a mut [f32]) {
         match dtype {
             DType::BF16 => each!(y, |a in x| math::bf16_to_f32(math::f32_to_bf16(a))),
@@ -303,20 +303,20 @@ kernel! {
 }
 
 kernel! {
-    /// To codes of a format.
+    /// Converts numbers to the codes of a format.
     pub fn encode(format: Float8, x: &'a [f32], y: &'a mut [u8]) {
         each!(y, |a in x| format.encode(a));
     }
 }
 
 kernel! {
-    /// From codes of a format.
+    /// Converts the codes of a format to numbers.
     pub fn decode(format: Float8, x: &'a [u8], y: &'a mut [f32]) {
         each!(y, |a in x| format.decode(a));
     }
 }
 
-/// Declares a conversion between lanes.
+/// Declares a conversion between tile types.
 macro_rules! conversion {
     ($($name:ident: $from:ty => $to:ty, |$a:ident| $e:expr;)*) => {$(
         kernel! {
@@ -354,7 +354,7 @@ pub fn i64_to_i64(x: &[i64], y: &mut [i64], dtype: DType) {
     each!(y, |a in x| wrap(a, dtype));
 }
 
-/// What is drawn by the Philox counters `first..`: element `j` of counter `first + i` goes to `drawn[4 * i + j]`.
+/// Numbers drawn by the Philox counters `first..`: element `j` of counter `first + i` goes to `drawn[4 * i + j]`.
 struct Blocks<'a, T> {
     seed: u64,
     first: u64,
@@ -374,7 +374,7 @@ impl<T: Drawn> super::super::isa::Kernel for Blocks<'_, T> {
     }
 }
 
-/// `y[i]` = element `first + i` of what is drawn by (seed, offset); `room` is for `y.len() + 8` numbers.
+/// Sets `y[i]` to element `first + i` of the numbers drawn by (seed, offset); `room` is for `y.len() + 8` numbers.
 pub fn random_run<T: Drawn>(seed: u64, offset: u64, first: u64, room: &mut [T], y: &mut [T]) {
     let skip = (first % 4) as usize;
     let blocks = (skip + y.len()).div_ceil(4);
@@ -385,7 +385,7 @@ pub fn random_run<T: Drawn>(seed: u64, offset: u64, first: u64, room: &mut [T], 
 }
 
 kernel! {
-    /// Whether elements of one array are drawn, one after the other.
+    /// Whether consecutive elements of one array are drawn.
     fn is_run(seed: &'a [i64], offset: &'a [i64], index: &'a [i64], first: [i64; 3]) -> bool {
         let [s, o, mut next] = first;
         let mut other = 0;
@@ -397,7 +397,7 @@ kernel! {
     }
 }
 
-/// Element `index[i]` of what is drawn by (seed[i], offset[i]).
+/// Sets `y[i]` to element `index[i]` of the numbers drawn by (seed[i], offset[i]).
 pub fn random<T: Scratch + Drawn>(seed: &[i64], offset: &[i64], index: &[i64], y: &mut [T]) {
     let (Some(&s), Some(&o), Some(&first)) = (seed.first(), offset.first(), index.first()) else {
         return;

@@ -1,16 +1,16 @@
-//! Quotients and remainders of integers, which processors have no vector instructions for: by those of f64 where their 53 bits
-//! are enough, to the last bit as the rows say.
+//! Integer quotients and remainders, for which processors have no vector instructions: computed in f64 where its 53 bits
+//! suffice, with exactly the results that the rows specify.
 
 use super::super::isa::kernel;
 use super::code::wrap;
 use crate::dtype::DType;
 use crate::op::Op;
 
-/// Below it, [`toward_zero`] is exact: the quotient of two integers is further from the next whole number than f64 rounds.
+/// Below this, [`toward_zero`] is exact: the quotient of two integers is further from the next whole number than f64 rounds.
 const EXACT: u64 = 1 << 51;
-/// Divisors below it divide numbers of 64 bits in two steps of 32, which are exact.
+/// Divisors below this divide 64-bit numbers in two exact steps of 32 bits.
 const SHORT: u64 = 1 << 19;
-/// Added to a whole number of [`EXACT`], it brings its bits to the low ones of the sum.
+/// Added to a whole number below [`EXACT`], it moves the number's bits to the low bits of the sum.
 const WHOLE: f64 = (3u64 << 51) as f64;
 
 #[inline(always)]
@@ -19,7 +19,7 @@ fn toward_zero(a: i64, b: i64) -> i64 {
     (quotient + WHOLE).to_bits() as i64 - WHOLE.to_bits() as i64
 }
 
-/// Of an `a` of any size, `0 < |b| < SHORT`.
+/// The quotient of any `a` and `0 < |b| < SHORT`.
 #[inline(always)]
 fn in_two_steps(a: i64, b: i64) -> i64 {
     let (from, by) = (a.unsigned_abs(), b.unsigned_abs() as i64);
@@ -30,7 +30,7 @@ fn in_two_steps(a: i64, b: i64) -> i64 {
     if (a ^ b) < 0 { quotient.wrapping_neg() } else { quotient }
 }
 
-/// `y[i]` of a quotient, or of what is left of `x[i]`.
+/// Sets `y[i]` to a quotient or a remainder.
 macro_rules! divide_by {
     ($quotient:expr, $rem:ident, $dtype:ident, $x:ident, $z:ident, $y:ident) => {
         for ((y, &a), &b) in $y.iter_mut().zip($x).zip($z) {
@@ -42,7 +42,7 @@ macro_rules! divide_by {
 }
 
 kernel! {
-    /// `Op::Div` or `Op::Rem`; false when a divisor is 0, of which the result is 0.
+    /// `Op::Div` or `Op::Rem`; false when a divisor is 0, whose result is 0.
     pub fn divide(op: Op, x: &'a [i64], z: &'a [i64], y: &'a mut [i64], dtype: DType) -> bool {
         let rem = op == Op::Rem;
         let (mut bits_a, mut bits_b, mut defined) = (0, 0, true);

@@ -11,13 +11,13 @@ pub enum UnaryOp {
     Primitive(Op),
     Square,
     Cube,
-    /// To what a half type can hold.
+    /// Rounding to a half type.
     ToF16,
     ToBF16,
 }
 
-/// A binary operation of a chain, on its running value and another number: the first operand is the running value, but for the
-/// reversed ones (`RSub`).
+/// A binary operation of a chain, on its running value and another number: the running value is the first operand, except
+/// in reversed operations (`RSub`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BinaryOp {
     Add,
@@ -34,10 +34,10 @@ pub enum BinaryOp {
     RAtan2,
 }
 
-/// Operations of a chain at most.
+/// Maximum number of operations in a chain.
 pub const MAX_LINKS: usize = 16;
 
-/// One operation; `F` says where the other number is.
+/// One operation; `F` locates its other operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Link<F> {
     Unary(UnaryOp),
@@ -58,7 +58,7 @@ macro_rules! have_functions {
 }
 
 impl UnaryOp {
-    /// The operation that `op` is on f32; for `cast`, to `dtype`.
+    /// The chain operation for `op` on f32, if there is one; `cast` is to `dtype`.
     pub fn of(op: Op, dtype: DType) -> Option<UnaryOp> {
         match (op, dtype) {
             (Op::Cast, DType::F16) => Some(UnaryOp::ToF16),
@@ -69,7 +69,7 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// The operation that `op` is when its operand number `hand` is the running value.
+    /// The chain operation for `op` with operand number `hand` as the running value, if there is one.
     pub fn of(op: Op, hand: usize) -> Option<BinaryOp> {
         Some(match (op, hand) {
             (Op::Add, _) => BinaryOp::Add,

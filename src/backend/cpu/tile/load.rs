@@ -33,7 +33,7 @@ impl<S: Stored<L>, L: Copy> Kernel for LoadRows<'_, S, L> {
     }
 }
 
-/// Elements from the last one on.
+/// Elements in reverse order.
 struct LoadReversed<'a, S, L> {
     from: &'a [S],
     to: &'a mut [L],

@@ -1,6 +1,6 @@
 //! Loop bodies, fused pointwise regions, as vector operations over tiles that stay in the first-level cache.
 //!
-//! **Invariant:** what a tile computes depends on its position only; tiles of one run may be computed in any order
+//! **Invariant:** a tile's results depend on its position only; tiles of one run may be computed in any order
 //! and on any thread.
 
 pub mod chain;

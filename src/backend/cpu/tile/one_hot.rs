@@ -1,5 +1,5 @@
-//! One-hot selects, rows that are one value but for a single element: `select(column == target, yes, no)`, as gradients of what
-//! picks one element a row are. No column is compared.
+//! One-hot selects, rows of `no` but for a single `yes`: `select(column == target, yes, no)`, as in gradients of operations
+//! that pick one element per row. No column is compared.
 
 use super::code::{Arg, ReadKind};
 use super::run::{Run, TileElement, Tiles};
@@ -8,16 +8,16 @@ use crate::op::Op;
 use crate::plan::{LoopBody, Reg};
 use std::collections::HashMap;
 
-/// A comparison of the index in a row with a number of the row.
+/// A comparison of the index along a row with one number per row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OneHotSelect {
-    /// The read that counts the indices.
+    /// The read that counts along the row.
     pub index: usize,
-    /// The read that is one of them.
+    /// The read that holds the number.
     pub target: usize,
 }
 
-/// The comparisons of `body` that only decide selections, by register.
+/// The comparisons in `body` that are used only as conditions of selects, by register.
 pub fn one_hot_selects(body: &LoopBody, reads: &[ReadKind]) -> HashMap<Reg, OneHotSelect> {
     let kind = |reg: Reg| reads.get(reg as usize);
     let counts = |reg: Reg| kind(reg).is_some_and(|k| k.counts);

@@ -23,7 +23,7 @@ pub struct Stream<'a> {
     pub walk: &'a Walk,
 }
 
-/// Everything that is the same for all tiles of a run.
+/// The state shared by all tiles of a run.
 pub struct Run<'a> {
     pub code: &'a Code,
     pub space: &'a Space,
@@ -47,7 +47,7 @@ thread_local! {
     static FREE: RefCell<Vec<Tiles>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A lane's element type: where its tiles are, and how they meet memory of the dtypes that the lane stands for.
+/// An element type of tiles: where its tiles are, and how they are loaded from and stored to memory of the dtypes it stands for.
 pub trait TileElement: Plain {
     fn tiles(tiles: &mut Tiles) -> &mut Vec<Paged<Self>>;
     fn shared(tiles: &Tiles) -> &Vec<Paged<Self>>;
@@ -89,7 +89,7 @@ lane_type! {
     f64: f64s, DType::F64 => f64;
 }
 
-/// An expression for the element type `T` of a lane.
+/// Evaluates an expression with the element type `T` of a tile type.
 macro_rules! by_lane {
     ($tile_type:expr, $t:ident => $e:expr) => {
         match $tile_type {
@@ -135,7 +135,8 @@ fn grow<T: Plain>(tiles: &mut Vec<Paged<T>>, n: usize) {
 }
 
 impl Run<'_> {
-    /// Fills the tiles that do not change, as far as tiles of the whole space go. To be called before the first tile on these `tiles`.
+    /// Fills the tiles that do not change, as far as tiles of this space reach. To be called before the first tile on these
+    /// `tiles`.
     pub fn fill(&self, tiles: &mut Tiles) {
         let len = numel(&self.space.sizes).clamp(1, TILE as i64) as usize;
         for &(tile_type, to, fill) in &self.code.fills {
@@ -160,7 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// Fills a tile with a number: its first `len` elements if they are asked for, else the first.
+    /// Fills a tile with a number: its first `len` elements if they are read, else the first.
     fn put(
         &self,
         tile_type: TileType,
@@ -195,7 +196,7 @@ impl Run<'_> {
         defined
     }
 
-    /// As [`Run::tile`].
+    /// Executes one instruction on a tile. The result is as in [`Run::tile`].
     fn instruction(&self, inst: &Inst, position: &Position, tiles: &mut Tiles) -> bool {
         match inst {
             Inst::Load { read, tile_type, to } => {
@@ -225,7 +226,6 @@ impl Run<'_> {
         true
     }
 
-    /// Runs machine code.
     fn jit_loop(
         &self,
         jit_loop: &JitLoop,
@@ -248,14 +248,14 @@ impl Run<'_> {
                 Element::Bool => self.address::<u8>(arg, at, row, |t| &mut t.u8s, tiles),
             };
             let addresses: SmallVec<[usize; 16]> = streams.iter().map(address).collect();
-            // SAFETY: every address is that of a row's elements, in a tile of this thread or in memory, and what is
-            // written there is this tile's alone (see `store_as`), but for what the same loop reads before it
-            // overwrites it.
+            // SAFETY: every address is that of a row's elements, in a tile of this thread or in memory. Elements that are
+            // written there belong to this tile alone (see `store_as`); the same loop may read them before it overwrites
+            // them.
             unsafe { jit_loop.run(&addresses, &numbers, at.columns()) }
         }
     }
 
-    /// Where an argument's elements for a row of the tile are.
+    /// The address of an argument's elements for a row of the tile.
     fn address<T: Plain>(
         &self,
         arg: Arg,
@@ -281,7 +281,7 @@ impl Run<'_> {
         }
     }
 
-    /// An argument's elements: a tile, or memory as it stands.
+    /// An argument's elements: a tile, or memory used directly.
     #[inline]
     pub fn arg<'t, T: TileElement>(
         &'t self,
@@ -341,14 +341,14 @@ impl Run<'_> {
         };
         let Some(write) = self.writes.get(result) else { return };
         let from = write.walk.offset + at.start;
-        // SAFETY: as in `store_as`; what the chain reads there it reads as its own.
+        // SAFETY: as in `store_as`; elements that the chain reads there it reads by way of its target.
         match write.bound.dtype {
             DType::BF16 => fed(tiles, Target::Bf16(unsafe { write.bound.slice_mut(from, at.len) })),
             _ => fed(tiles, Target::Run(unsafe { write.bound.slice_mut(from, at.len) })),
         }
     }
 
-    /// An argument of an instruction that takes single numbers too.
+    /// An argument of an instruction that accepts single numbers.
     #[inline]
     fn numbers<'t>(&'t self, arg: Arg, position: &Position, tiles: &'t Tiles) -> Numbers<'t> {
         match arg {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 /// How the space is cut. Tiles are numbered; the last of a row of tiles may be smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tiling {
-    /// Runs of so many elements in row-major order.
+    /// Runs of the given length in row-major order.
     Runs(usize),
     /// The same, but none goes from one row of the last dimension into the next.
     Rows(usize),
@@ -46,7 +46,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// Of one element, which is nowhere in memory.
+    /// The position of a single number that is not in memory.
     pub fn of_number() -> Position {
         Position { coordinates: Dims::new(), start: 0, len: 1, rows: 1 }
     }
@@ -57,8 +57,7 @@ impl Position {
     }
 }
 
-/// Dimensions with the widest stride of `layout` first; those it does not move along (stride 0) keep their place
-/// relative to their neighbours as far as that is possible.
+/// Dimensions in order of decreasing stride of `layout`; in their own order if it repeats elements (stride 0).
 pub fn memory_order(layout: &Layout) -> SmallVec<[usize; 6]> {
     let mut order: SmallVec<[usize; 6]> = (0..layout.rank()).collect();
     if layout.strides.iter().zip(&layout.sizes).all(|(&s, &n)| s != 0 || n == 1) {
@@ -143,7 +142,7 @@ impl Space {
         }
     }
 
-    /// The box of so many rows and columns from these on; rows are counted over all dimensions but the last.
+    /// The box of `rows` times `columns` elements from `row` and `column` on; rows are counted over all dimensions but the last.
     pub fn part(&self, (row, rows): (usize, usize), (column, columns): (usize, usize)) -> Position {
         let mut coordinates = unravel(row as i64, &self.sizes[..self.sizes.len() - 1]);
         coordinates.push(column as i64);
@@ -156,8 +155,8 @@ impl Space {
     }
 }
 
-/// Row and column of box `index` in a grid of `r` times `c`: down the columns within a group of rows. What is read
-/// crosswise goes on in memory from one box to the next, and few pages are written in turn.
+/// Row and column of box `index` in a grid of `r` times `c`: down the columns within a group of rows. Operands read
+/// crosswise continue in memory from one box to the next, and few pages are written in turn.
 fn in_groups(index: usize, r: usize, c: usize) -> (usize, usize) {
     const GROUP: usize = 8;
     let first = index / (GROUP * c) * GROUP;
@@ -224,7 +223,7 @@ pub fn pieces(space: &Space, position: &Position, walk: &Walk, mut visit: impl F
     let mut coordinates = position.coordinates.clone();
     let (mut at, mut from) = (0, base);
     loop {
-        // Whole rows as far as they are evenly apart; else a part of one.
+        // Whole rows while they are evenly spaced; else a part of one.
         let (left, into) = (position.len - at, coordinates[rank - 1] as usize);
         let even = (space.sizes[rank - 2] - coordinates[rank - 2]) as usize;
         let (rows, columns) = match left / row {

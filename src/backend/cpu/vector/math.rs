@@ -11,7 +11,7 @@ const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// ln 2 in two parts; the high one has few enough bits that multiplying it by an exponent is exact.
 pub const LN2_HIGH: f32 = 0.693_145_75;
 pub const LN2_LOW: f32 = 1.428_606_8e-6;
-/// Adding and subtracting it rounds to the nearest integer, for |x| < 2^22.
+/// Adding and subtracting this rounds to the nearest integer, for |x| < 2^22.
 const ROUND: f32 = 12_582_912.0;
 
 #[inline(always)]
@@ -52,7 +52,7 @@ pub fn exp_within<V: Vector>(x: V) -> V {
     exp_polynomial(r).scale(n)
 }
 
-/// exp of what is less is rounded to 0.
+/// exp of a number below this rounds to 0.
 pub const NO_EXP: f32 = -103.98;
 
 /// [`exp_within`] as 2^(n + j/16) exp r: a shorter polynomial, and the sixteen powers are one register.
@@ -66,12 +66,12 @@ pub fn exp_in_sixteenths<V: Estimates>(x: V) -> V {
     let power = t.power_16();
     let q = r.mul_add(V::splat(0.166_666_67), V::splat(0.5));
     let p = q.mul_add(r * r, r);
-    // The whole part of n counts. Not computed where it would be 0, as for masked scores: an underflow takes the
-    // processor thirty times as long.
+    // Scaling uses the whole part of n. Results that would be 0, as for masked scores, are not computed: an underflow
+    // takes the processor thirty times as long.
     power.mul_add(p, power).scale_at_least(n, x, NO_EXP)
 }
 
-/// [`exp_within`], 0 where that is less than any number: as [`exp_in_sixteenths`].
+/// [`exp_within`], but 0 where the result would round to 0, as in [`exp_in_sixteenths`].
 #[inline(always)]
 pub fn exp_or_zero<V: Vector>(x: V) -> V {
     let (zero, nothing) = (V::splat(0.0), x.lt(V::splat(NO_EXP)));
@@ -105,7 +105,7 @@ pub fn split_bits<V: Bits>(x: V) -> (V, V) {
     (V::select(x.not_at_least(zero), V::splat(f32::NAN), m), e)
 }
 
-/// 1 / sqrt by an estimate and a step of Newton's method, which makes NaN of 0 and ∞: there the estimate is exact.
+/// 1 / sqrt by an estimate and a step of Newton's method. The step gives NaN for 0 and ∞, where the estimate is exact.
 #[inline(always)]
 pub fn rsqrt_refined<V: Estimates>(x: V) -> V {
     let y = x.rsqrt_14();
@@ -128,7 +128,7 @@ pub fn exp<V: Vector>(x: V) -> V {
     clamp(x, -104.0, 89.0).exp_within()
 }
 
-/// [`exp`] of what is not positive.
+/// [`exp`] of a number that is not positive.
 #[inline(always)]
 pub fn exp_down<V: Vector>(x: V) -> V {
     x.max(V::splat(-104.0)).exp_within()
@@ -191,7 +191,7 @@ pub fn log1p<V: Vector>(x: V) -> V {
 #[inline(always)]
 pub fn tanh<V: Vector>(x: V) -> V {
     // A quotient of polynomials in x², minimax in relative error (2e-8) up to where the result rounds to 1;
-    // a little further it has passed 1.
+    // a little further it exceeds 1.
     let x = clamp(x, -9.35, 9.35);
     let t = x * x;
     let p = polynomial(t, [1.0, 0.133_797_2, 0.003_494_039_4, 2.058_354_6e-5, 1.331_914_1e-8]);
@@ -203,7 +203,7 @@ pub fn tanh<V: Vector>(x: V) -> V {
 #[inline(always)]
 pub fn erfc<V: Vector>(x: V) -> V {
     let (one, two) = (V::splat(1.0), V::splat(2.0));
-    // At the end it is 0.
+    // At the upper bound the result is 0.
     let a = clamp(x.abs(), 0.0, 10.2);
     let (steep, flat) = (a.mul_add(two, one), a + two);
     let r = one / (steep * flat);
@@ -222,7 +222,7 @@ pub fn erfc<V: Vector>(x: V) -> V {
             -0.000_399_454_7,
         ],
     );
-    // What rounding takes from x² would be many ulp of exp: Dekker's product.
+    // The rounding error of x² would be many ulp of exp, hence Dekker's product.
     let split = a * V::splat(4097.0);
     let high = split - (split - a);
     let low = a - high;
@@ -303,7 +303,7 @@ pub fn sigmoid<V: Vector>(x: V) -> V {
     V::select(x.lt(V::splat(0.0)), e, one) / (one + e)
 }
 
-/// The angle of the point `(x, y)`, as C has it. ≤ 3 ulp.
+/// The angle of the point `(x, y)`, as in C. ≤ 3 ulp.
 #[inline(always)]
 pub fn atan2<V: Vector>(y: V, x: V) -> V {
     // π in two parts.
@@ -315,7 +315,7 @@ pub fn atan2<V: Vector>(y: V, x: V) -> V {
     // Two infinities are equal, too.
     let equal = V::select(long.eq(zero), zero, one);
     let q = V::select(short.eq(long), equal, short / long);
-    // Minimax in relative error (1.7e-8) of what is left of the series behind its first term.
+    // Minimax in relative error (1.7e-8) of the series without its first term.
     let t = q * q;
     let p = polynomial(
         t,
@@ -359,10 +359,10 @@ pub fn smaller<V: Vector>(a: V, b: V) -> V {
     V::select(a.is_nan(), a, b.min(a))
 }
 
-/// Rounds to the nearest integer by being added and subtracted, for |x| < 2^51.
+/// Adding and subtracting this rounds to the nearest integer, for |x| < 2^51.
 const ROUND64: f64 = 6_755_399_441_055_744.0;
 
-/// `a` to the power of `b`, as C has it. ≤ 1 ulp; the cube ≤ 1.5 ulp.
+/// `a` to the power of `b`, as in C. ≤ 1 ulp; the cube ≤ 1.5 ulp.
 #[inline(always)]
 pub fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let x = a.abs();
@@ -379,7 +379,7 @@ pub fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let n = (power + ROUND64) - ROUND64;
     let r = ScalarVec::<FMA>(((power - n) * std::f64::consts::LN_2) as f32);
     let p = exp_polynomial(r).scale(ScalarVec(n as f32)).0;
-    // The sign of an odd power of a negative number; no other powers of them are real.
+    // Odd powers of negative numbers are negative; powers of them that are not whole are not real.
     let whole = ScalarVec::<FMA>(b).trunc().0 == b;
     let half = 0.5 * b;
     let odd = whole && ScalarVec::<FMA>(half).trunc().0 != half;
@@ -388,18 +388,18 @@ pub fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
     let p = if a < 0.0 && !whole && x < f32::INFINITY { f32::NAN } else { p };
     let one = a == 1.0 || b == 0.0 || (x == 1.0 && b.abs() == f32::INFINITY);
     let p = if one { 1.0 } else { p };
-    // As `passes::simplify` has it where the exponent is a constant: a value keeps its bits when the exponent becomes an
+    // The forms that `passes::simplify` has for constant exponents: a value keeps its bits when the exponent becomes an
     // input.
     let p = if b == 2.0 { a * a } else { p };
     let p = if b == 3.0 { a * a * a } else { p };
     if b == -1.0 { 1.0 / a } else { p }
 }
 
-/// Quotients beyond it are for the C library's `fmod`.
+/// Quotients beyond this are left to the C library's `fmod`.
 const REM_LIMIT: f32 = 8_388_608.0;
 
-/// What is left of `a` divided by `b`, exactly, and whether the quotient is beyond [`REM_LIMIT`], so that it is not. Where
-/// multiply-add is fused: with the quotient, which may have been rounded up to the next whole number, what is left is exact.
+/// The remainder of `a` divided by `b`, exact unless the quotient is beyond [`REM_LIMIT`], and whether the quotient is.
+/// Requires fused multiply-add, by which the remainder is exact even if the quotient was rounded up to a whole number.
 #[inline(always)]
 pub fn rem_near(a: f32, b: f32) -> (f32, bool) {
     let quotient = (a / b).trunc();
@@ -408,12 +408,12 @@ pub fn rem_near(a: f32, b: f32) -> (f32, bool) {
     let is_over = (a > 0.0 && left < 0.0) || (a < 0.0 && left > 0.0);
     let left = if is_over { left + b.abs().copysign(a) } else { left };
     let left = if left == 0.0 { left.copysign(a) } else { left };
-    // NaN is beyond it, too.
+    // NaN counts as beyond it.
     let is_near = quotient.abs() < REM_LIMIT;
     (left, !is_near)
 }
 
-/// Beyond it [`sin_from`] loses digits; callers compute these few arguments otherwise.
+/// Beyond this [`sin_from`] loses digits; callers compute these few arguments otherwise.
 pub const TRIG_LIMIT: f32 = 1e5;
 
 /// Sine of `x + quarters π/2`, `quarters` 0 or 1, where multiply-add is fused. ≤ 2 ulp up to [`TRIG_LIMIT`].
@@ -431,7 +431,7 @@ pub fn sin_from<V: Vector>(x: V, quarters: f32) -> V {
     let s = (s * r2).mul_add(r, r);
     let c = polynomial(r2, [0.041_666_646, -0.001_388_731_6, 2.443_315_7e-5]);
     let c = (c * r2).mul_add(r2, r2.mul_add(V::splat(-0.5), V::splat(1.0)));
-    // The low bits of a whole number.
+    // The low two bits of the whole number n + quarters.
     let (half, two) = (V::splat(0.5), V::splat(2.0));
     let turns = ((n + V::splat(quarters)) * half).floor();
     let odd = (n + V::splat(quarters)) - turns * two;
@@ -447,7 +447,7 @@ pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits((bits as u32) << 16)
 }
 
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 #[inline(always)]
 pub fn f32_to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
@@ -468,7 +468,7 @@ pub fn f16_to_f32(bits: u16) -> f32 {
     f32::from_bits(magnitude.to_bits() | sign)
 }
 
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 #[inline(always)]
 pub fn f32_to_f16(x: f32) -> u16 {
     let bits = x.to_bits();

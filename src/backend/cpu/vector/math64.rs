@@ -1,10 +1,10 @@
-//! Elementary functions of f64, without branches, in loops that the compiler vectorises: as [`super::math`] for f32, with errors in
-//! units in the last place of f64, tested against the C library's.
+//! Elementary functions of f64, without branches, in loops that the compiler vectorises: the counterparts of [`super::math`],
+//! with errors in units in the last place of f64, tested against the C library's.
 
 /// ln 2 in two parts; multiplying the high one by an exponent is exact.
 const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
 const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-/// Adding and subtracting it rounds to the nearest integer, for |x| < 2^51; the sum has its bits in the low ones.
+/// Adding and subtracting this rounds to the nearest integer, for |x| < 2^51; the sum has the integer's bits in its low ones.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 
 #[inline(always)]
@@ -30,7 +30,7 @@ fn whole(n: f64) -> i64 {
     (n + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i64
 }
 
-/// 2^n of -1022..=1023.
+/// 2^n for n in -1022..=1023.
 #[inline(always)]
 fn power_of_two(n: i64) -> f64 {
     f64::from_bits((n + 1023).cast_unsigned() << 52)
@@ -92,14 +92,14 @@ pub fn expm1<const FMA: bool>(x: f64) -> f64 {
     // 2^n (p + 1) - 1, computed with half of 2^n, because n may be 1024.
     let s = scale(0.5, n);
     let y = fma::<FMA>(s, p, s - 0.5) * 2.0;
-    // Half of the least number is none, and a zero keeps its sign.
+    // Half of the smallest number rounds to 0, and a zero keeps its sign.
     if x.abs() < 1e-17 { x } else { y }
 }
 
 /// ≤ 1 ulp.
 #[inline(always)]
 pub fn log<const FMA: bool>(x: f64) -> f64 {
-    /// √½, the least that is left of a number without its power of two.
+    /// The bits of √½, the lower bound of m.
     const LEAST: i64 = 0x3fe6_a09e_667f_3bcd;
     let is_tiny = x < f64::MIN_POSITIVE;
     let scaled = if is_tiny { x * 18_014_398_509_481_984.0 } else { x };
@@ -158,7 +158,7 @@ pub fn sigmoid<const FMA: bool>(x: f64) -> f64 {
     (if x < 0.0 { e } else { 1.0 }) / (1.0 + e)
 }
 
-/// Beyond it [`sin_from`] loses digits; callers compute these few arguments otherwise.
+/// Beyond this [`sin_from`] loses digits; callers compute these few arguments otherwise.
 pub const TRIG_LIMIT: f64 = 1e5;
 
 /// Sine of `x + quarters π/2`, `quarters` 0 or 1, where multiply-add is fused. ≤ 2 ulp up to [`TRIG_LIMIT`].

@@ -1,6 +1,6 @@
 //! Vectors of f32: one type for each instruction set, so that a function is written once and is vector code
-//! everywhere. [`ScalarVec`] is the type for all other processors: a single number, loops over which the compiler
-//! vectorises by itself.
+//! everywhere. [`ScalarVec`] is the type for all other processors: a single number; the compiler vectorises loops over it
+//! by itself.
 //!
 //! Only code that [`super::isa::run`] has chosen for a processor may use the type of that processor.
 
@@ -22,7 +22,7 @@ pub use x86::{Avx2, Avx512};
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// All of it is `#[inline(always)]`: a call would leave the function that was compiled for the processor.
+/// All methods are `#[inline(always)]`: a call would leave the function that was compiled for the processor.
 pub trait Vector:
     Copy
     + Add<Output = Self>
@@ -33,13 +33,13 @@ pub trait Vector:
 {
     type Mask: Copy;
     const LANES: usize;
-    /// How many vectors the processor's registers hold.
+    /// Number of the processor's vector registers.
     const REGISTERS: usize = 32;
 
     fn splat(v: f32) -> Self;
-    /// The first `LANES` numbers of a slice that has so many.
+    /// The first `LANES` numbers of a slice with at least as many.
     fn load(from: &[f32]) -> Self;
-    /// All numbers of a slice that has fewer than `LANES`; 0 for the rest.
+    /// All numbers of a slice with fewer than `LANES`; 0 for the rest.
     fn load_part(from: &[f32]) -> Self;
     fn store(self, to: &mut [f32]);
     fn store_part(self, to: &mut [f32]);
@@ -66,16 +66,16 @@ pub trait Vector:
     /// `self * 2^n` for `self` in [0.5, 4] and a whole number `n` in -160..=130, with one rounding where the result
     /// is a normal number.
     fn scale(self, n: Self) -> Self;
-    /// exp of what is in -104..=89. ≤ 1.1 ulp.
+    /// exp of a number in -104..=89. ≤ 1.1 ulp.
     #[inline(always)]
     fn exp_within(self) -> Self {
         math::exp_within(self)
     }
-    /// `self = m 2^e` with m in [0.75, 1.5): (m, e). For 0 e is -∞, for ∞ it is ∞; m is NaN for NaN and what is
-    /// negative.
+    /// `self = m 2^e` with m in [0.75, 1.5): (m, e). For 0 e is -∞, for ∞ it is ∞; m is NaN for NaN and negative
+    /// numbers.
     fn split(self) -> (Self, Self);
 
-    /// Prefetches a cache line, of which nothing is known, into the second-level cache.
+    /// Prefetches the cache line at an arbitrary address into the second-level cache.
     #[inline(always)]
     fn prefetch<T>(_: *const T) {}
     /// [`transpose8x8`] of 32-bit elements.
@@ -90,37 +90,37 @@ pub trait Vector:
     }
 }
 
-/// What AVX-512 has instructions for.
+/// Operations that AVX-512 has instructions for.
 pub trait Estimates: Vector {
     /// 1 / sqrt with 14 bits.
     fn rsqrt_14(self) -> Self;
-    /// 2^(j/16), where j is the last four bits: one of [`POWERS`].
+    /// 2^(j/16), where j is the low four bits: one of [`POWERS`].
     fn power_16(self) -> Self;
     /// `self * 2^n` where `of` is not less than `bound`, else 0.
     fn scale_at_least(self, n: Self, of: Self, bound: f32) -> Self;
 }
 
-/// What is computed with the bits of numbers where there are no instructions of [`Estimates`].
+/// Operations on the bits of numbers, for processors without the instructions of [`Estimates`].
 pub trait Bits: Vector {
-    /// The nearest integer.
+    /// The nearest integer, as bits.
     fn to_int(self) -> Self;
-    /// Of an integer.
+    /// The value of the integer in the bits.
     fn int_value(self) -> Self;
     #[inline(always)]
     fn of_bits(bits: u32) -> Self {
         Self::splat(f32::from_bits(bits))
     }
-    /// Of the bits as integers, as the next two.
+    /// Adds the bits as integers; `sub_bits` subtracts them.
     fn add_bits(self, other: Self) -> Self;
     fn sub_bits(self, other: Self) -> Self;
-    /// Shifted to where the exponent is.
+    /// The bits shifted up to the exponent's place.
     fn to_exponent(self) -> Self;
-    /// Shifted from where the exponent is, with the sign.
+    /// The bits shifted down from the exponent's place, with the sign.
     fn exponent_int(self) -> Self;
     /// Half of an integer, rounded down.
     fn half_int(self) -> Self;
     fn and_bits(self, other: Self) -> Self;
-    /// Whether it is not at least `other`.
+    /// `!(self >= other)`: true for an unordered pair.
     fn not_at_least(self, other: Self) -> Self::Mask;
 }
 
@@ -144,7 +144,7 @@ pub const POWERS: [f32; 16] = [
     1.915_206_6,
 ];
 
-/// Rows and columns of what is transposed at a time.
+/// Rows and columns that are transposed at a time.
 pub const SIDE: usize = 8;
 pub type Square<T> = [T; SIDE * SIDE];
 
@@ -173,7 +173,7 @@ macro_rules! each {
 }
 pub(crate) use each;
 
-/// The vector of `$v` at `$at` of a slice; 0 behind its end.
+/// The vector of `$v` at `$at` of a slice; 0 past its end.
 macro_rules! get {
     ($v:ident, $x:expr, $at:expr) => {{
         let x = &$x[$at..];
@@ -182,7 +182,7 @@ macro_rules! get {
 }
 pub(crate) use get;
 
-/// The opposite of [`get`].
+/// Stores a vector at `$at` of a slice: the opposite of [`get`].
 macro_rules! put {
     ($value:expr, $v:ident, $x:expr, $at:expr) => {{
         let (value, x) = ($value, &mut $x[$at..]);
@@ -191,12 +191,12 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// Numbers in the chains of [`chains`]: several vectors of every kind, so that their latency does not count.
+/// Numbers in the accumulators of [`chains`]: several vectors of every type, so that their latency is hidden.
 pub const CHAINS: usize = 64;
 pub const MAX_LANES: usize = 16;
 
-/// Combines an expression over the elements of some slices in many chains of vectors `$v` (of elements `$t`) and gives
-/// the [`CHAINS`] numbers at their ends. With `to y`, `y` becomes the values of the expression.
+/// Combines an expression over the elements of some slices in many accumulators of type `$v` (of elements `$t`) and
+/// returns their [`CHAINS`] numbers. With `to y`, the values of the expression are stored to `y`.
 macro_rules! chains {
     ($v:ident, $t:ty, $neutral:expr, |$($a:ident in $x:ident),+| $value:expr,
      |$acc:ident, $item:ident| $combine:expr $(, to $y:ident)?) => {{
@@ -243,11 +243,11 @@ macro_rules! chains {
 }
 pub(crate) use chains;
 
-/// Terms that are summed in their own type: rounding errors grow with their number.
+/// Maximum number of terms that are summed in their own type: rounding errors grow with it.
 pub const SUMMANDS: usize = 1 << 14;
 
-/// [`chains`] of a sum, added up: pairs of halves, in vectors, down to eight numbers, and these in f64, as are the sums of
-/// every [`SUMMANDS`] terms.
+/// The sum of the numbers of [`chains`]: halves are added up in vectors, down to eight numbers; these are added in f64, as
+/// are the sums of every [`SUMMANDS`] terms.
 macro_rules! total {
     ($v:ident, $t:ty, |$($a:ident in $x:ident),+| $value:expr $(, to $y:ident)?) => {{
         use $crate::backend::cpu::vector::SUMMANDS;

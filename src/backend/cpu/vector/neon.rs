@@ -65,7 +65,7 @@ impl Vector for Neon {
         // SAFETY: the slice has the elements.
         Neon(unsafe { vld1q_f32(from.as_ptr()) })
     }
-    // Number by number: a copy would be a call, before which every loop would put its constants into memory.
+    // Number by number: a copy would be a call, before which every loop would spill its constants to memory.
     #[inline(always)]
     fn load_part(from: &[f32]) -> Neon {
         assert!(from.len() < LANES);
@@ -184,7 +184,7 @@ impl Bits for Neon {
 }
 
 /// [`super::transpose8x8`]: interleaving the first half of the elements with the second moves the highest bit of every index to
-/// its end. After three times the three bits of the column stand before those of the row.
+/// its end. After three rounds the three bits of the column precede those of the row.
 macro_rules! transpose8x8 {
     ($name:ident, $t:ty, $lanes:literal, $load:ident, $store:ident, $low:ident, $high:ident) => {
         #[inline(always)]

@@ -1,4 +1,4 @@
-//! A scalar in the place of a vector.
+//! A scalar in place of a vector.
 
 use super::Vector;
 use super::math;
@@ -29,8 +29,8 @@ impl<const FMA: bool> Neg for ScalarVec<FMA> {
     }
 }
 
-/// Whole numbers: Rust's own methods are library calls on some processors, and no vector code. Adding and
-/// subtracting 2^23 rounds to even; what is larger is whole.
+/// Rounds to a whole number: Rust's own methods are library calls on some processors, and not vectorised. Adding and
+/// subtracting 2^23 rounds to even; larger numbers are whole.
 #[inline(always)]
 fn round(x: f32) -> f32 {
     const WHOLE: f32 = 8_388_608.0;
@@ -121,7 +121,7 @@ impl<const FMA: bool> Vector for ScalarVec<FMA> {
     }
     #[inline(always)]
     fn scale(self, n: Self) -> Self {
-        // Adding it puts a small whole number into the low bits.
+        // Adding this puts a small whole number into the low bits.
         const SHIFT: f32 = 12_582_912.0;
         let n = ((n.0 + SHIFT).to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32);
         // In two factors, because 2^n alone may be out of range.

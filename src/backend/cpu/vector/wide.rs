@@ -1,4 +1,4 @@
-//! A vector of one f64, with what the row kernels use of [`super::Vector`].
+//! A vector of one f64, with the methods of [`super::Vector`] that the row kernels use.
 
 use std::ops::{Add, Div, Mul, Sub};
 

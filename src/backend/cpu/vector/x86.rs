@@ -47,7 +47,7 @@ operators!(Avx512, _mm512_xor_ps, _mm512_set1_ps:
 operators!(Avx2, _mm256_xor_ps, _mm256_set1_ps:
     Add add _mm256_add_ps, Sub sub _mm256_sub_ps, Mul mul _mm256_mul_ps, Div div _mm256_div_ps);
 
-/// What both types say alike.
+/// Methods that differ between the two types only by the instruction.
 macro_rules! common {
     ($lanes:literal, $load:ident, $store:ident, $set:ident, $and_not:ident, $fma:ident, $min:ident, $max:ident) => {
         const LANES: usize = $lanes;
@@ -76,7 +76,7 @@ macro_rules! common {
         fn abs(self) -> Self {
             Self(vector!($and_not($set(-0.0), self.0)))
         }
-        // Of an unordered pair these instructions return the second.
+        // For an unordered pair these instructions return the second operand.
         #[inline(always)]
         fn max(self, bound: Self) -> Self {
             Self(vector!($max(bound.0, self.0)))
@@ -164,7 +164,7 @@ impl Vector for Avx512 {
     #[inline(always)]
     fn split(self) -> (Self, Self) {
         let m = vector!(_mm512_getmant_ps::<_MM_MANT_NORM_P75_1P5, _MM_MANT_SIGN_NAN>(self.0));
-        // The exponent of m is -1 where its interval is not that of the exponent of the number.
+        // The exponent of m is -1 if m is below 1, else 0.
         let e = vector!(_mm512_sub_ps(_mm512_getexp_ps(self.0), _mm512_getexp_ps(m)));
         (Self(m), Self(e))
     }
@@ -344,8 +344,8 @@ impl Bits for Avx2 {
     }
 }
 
-/// Four rows of eight from row `$j` on, interleaved in pairs. Macros, because a function within one that is compiled for
-/// a processor is not: each instruction would be a call.
+/// Four rows of eight from row `$j` on, interleaved in pairs. A macro, because a function inside one that is compiled for
+/// a processor is not compiled for it: each instruction would be a call.
 macro_rules! four {
     ($row:ident, $low:ident, $high:ident, $low_pairs:ident, $high_pairs:ident, $j:expr) => {{
         let (a, b, c, d) = ($row!($j), $row!($j + 1), $row!($j + 2), $row!($j + 3));
@@ -395,7 +395,7 @@ fn transpose8x8_u32(from: &[u32], stride: usize, to: &mut Square<u32>) {
     }
 }
 
-/// As [`transpose8x8_u32`], of rows that are half as long.
+/// As [`transpose8x8_u32`], for rows that are half as long.
 #[inline(always)]
 fn transpose8x8_u16(from: &[u16], stride: usize, to: &mut Square<u16>) {
     assert!(from.len() >= (SIDE - 1) * stride + SIDE);

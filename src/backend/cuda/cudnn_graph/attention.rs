@@ -1,4 +1,4 @@
-//! Attention and its gradient as cuDNN takes them
+//! Attention and its gradient in the form that cuDNN accepts
 //! (<https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/graph-api.html>, fused flash attention): scores and
 //! probabilities are virtual, so no matrix of them exists.
 
@@ -8,23 +8,23 @@ use crate::op::Attr;
 use crate::plan::{MemRef, Operand};
 use crate::shape::Layout;
 
-/// How many batches and heads are taken: a grid has no more.
+/// Supported numbers of batches and heads: a grid has no more.
 const MOST: std::ops::RangeInclusive<i64> = 1..=65535;
-/// The widest heads that are taken.
+/// The widest supported heads.
 const WIDEST: i64 = 256;
 
-/// What forward and backward have in common.
+/// Parameters that forward and backward have in common.
 struct Heads {
     dtype: DType,
-    /// Of the scores: `[b, h, t, s]`.
+    /// Sizes of the scores: `[b, h, t, s]`.
     scores: [i64; 4],
-    /// Heads of keys and values.
+    /// Number of heads of keys and values.
     groups: i64,
     scale: f32,
     causal: bool,
 }
 
-/// `reads`: q, k, v, seed, offset and perhaps the bias; `writes`: out and lse. `None`: kernels of our own do it.
+/// `reads`: q, k, v, seed, offset and perhaps the bias; `writes`: out and lse. `None`: our own kernels compute it.
 pub fn attention(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Option<Request> {
     let heads = Heads::new(attrs, &reads[..3], reads.get(5))?;
     lie_well(reads[..3].iter().chain(&writes[..1])).then_some(())?;
@@ -47,8 +47,8 @@ pub fn attention(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Optio
     Some(r)
 }
 
-/// `reads`: dout, q, k, v, out, lse, seed, offset and perhaps the bias; `writes`: dq, dk, dv. Sums over keys arrive in any
-/// order. `None`: kernels of our own do it.
+/// `reads`: dout, q, k, v, out, lse, seed, offset and perhaps the bias; `writes`: dq, dk, dv. Sums over keys are added in
+/// any order. `None`: our own kernels compute it.
 pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Option<Request> {
     let heads = Heads::new(attrs, &reads[1..4], reads.get(8))?;
     let Layout { offset, .. } = reads[5].layout;
@@ -65,12 +65,12 @@ pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> 
     let lse = r.seen(&reads[5], &column(&reads[5]));
     let [dq, dk, dv] = [0, 1, 2].map(|n: usize| r.operand(&writes[n]));
     let (scale, one) = (r.number(heads.scale), r.number(1.0));
-    // What the rows of dp are short of: dout · out.
+    // The term subtracted from each row of dp: dout · out.
     let terms = r.map(Mode::Mul, &[dout, out]);
     let sum = r.reduce(Fold::Sum, terms);
     let delta = r.scratch(&[b, h, t, 1]);
     r.map_to(Mode::Mul, &[sum, one], delta);
-    // The probabilities once more.
+    // Recomputes the probabilities.
     let scores = r.matmul(q, k, &heads.scores);
     let scores = r.map(Mode::Mul, &[scores, scale]);
     let shifted = r.map(Mode::Sub, &[scores, lse]);
@@ -92,7 +92,7 @@ pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> 
 }
 
 impl Heads {
-    /// Without a bias: where keys end, as numbers of them say, the library (9.19) lets queries end, too.
+    /// Accepts no bias: where the keys end by their given number, the library (9.19) ends the queries, too.
     fn new(attrs: &[Attr], qkv: &[Operand], bias: Option<&Operand>) -> Option<Heads> {
         let [q, k, v] = [0, 1, 2].map(|n: usize| &qkv[n].layout.sizes);
         let heads = Heads {
@@ -113,21 +113,21 @@ impl Heads {
         is_taken.then_some(heads)
     }
 
-    /// Whether its gradient reads nothing between the last rows and the ends of the kernels' tiles, of 128 keys and 64
-    /// queries: versions before 9.26 take what is there for scores of 0, so that where all of a query's are far below,
-    /// gradients are no numbers (PyTorch issue 196678, cudnn-frontend issue 1072).
+    /// Whether the gradient reads nothing between the last rows and the ends of the kernels' tiles, of 128 keys and 64
+    /// queries: versions before 9.26 take the elements there for scores of 0, so that a query whose scores are all far below
+    /// gets NaN gradients (PyTorch issue 196678, cudnn-frontend issue 1072).
     fn have_whole_tiles(&self) -> bool {
         let [_, _, t, s] = self.scores;
         let hides_end = self.causal && t <= s;
         (hides_end || s % 128 != 64) && (s % 64 != 0 || t % 64 == 0)
     }
 
-    /// Scores of keys that are not after the query if `causal`; the others count for nothing.
+    /// Masks the scores of keys after the query if `causal`.
     fn seen(&self, r: &mut Request, scores: Id) -> Id {
         if !self.causal {
             return scores;
         }
-        // Less than any score: an infinite one, less itself, would be no number.
+        // Less than any score, but finite: an infinity minus itself would be NaN.
         let nothing = r.number(f32::MIN);
         let (row, key) = (r.index(2, scores), r.index(3, scores));
         let seen = r.map_as(DType::Bool, Mode::AtLeast, &[row, key]);
@@ -145,7 +145,7 @@ impl Heads {
     }
 }
 
-/// Whether all are in memory, in rows of 16-byte pieces, each row its own.
+/// Whether all are in memory, in distinct rows of 16-byte pieces.
 fn lie_well<'a>(mut operands: impl Iterator<Item = &'a Operand>) -> bool {
     operands.all(|o| {
         let Layout { sizes, strides, offset } = &o.layout;

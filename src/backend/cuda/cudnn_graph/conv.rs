@@ -1,4 +1,4 @@
-//! Convolution and its gradients as cuDNN takes them.
+//! Convolution and its gradients in the form that cuDNN accepts.
 
 use super::{Node, Part, Request, Window};
 use crate::dtype::DType;
@@ -6,7 +6,7 @@ use crate::op::nn::window::Spacing;
 use crate::op::{Attr, Op};
 use crate::plan::Operand;
 
-/// `Op::Conv`, `Op::ConvGradInput` or `Op::ConvGradWeight`. `None`: a kernel of our own does it.
+/// `Op::Conv`, `Op::ConvGradInput` or `Op::ConvGradWeight`. `None`: a kernel of our own computes it.
 pub fn conv(op: Op, attrs: &[Attr], reads: &[Operand], write: &Operand) -> Option<Request> {
     let (made, [x, w, y]) = match op {
         Op::Conv => (Part::Y, [&reads[0], &reads[1], write]),
@@ -20,7 +20,7 @@ pub fn conv(op: Op, attrs: &[Attr], reads: &[Operand], write: &Operand) -> Optio
     // A gradient may stop short of the last windows.
     let spatial = spacing.outputs(&x.layout.sizes[2..], false).ok()?;
     let is_whole = y.layout.sizes[2..] == spatial[..];
-    // Nothing says that every engine counts beyond 31 bits.
+    // No documentation promises that every engine counts beyond 31 bits.
     let lies_well = |o: &Operand| {
         (1..1 << 31).contains(&o.layout.numel())
             && o.layout.offset * o.dtype.size() as i64 % 16 == 0

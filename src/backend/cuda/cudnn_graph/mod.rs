@@ -1,8 +1,8 @@
-//! What a library may compute in place of our kernels, as graphs of its kind of operations: attention and convolution.
+//! Computations that a library may do in place of our kernels, as graphs of its operations: attention and convolution.
 //!
-//! **Invariant:** plain data that says all a library wants to know, and all that it means: where there is no library, tests
-//! compute it node by node (`emulated`). What is asked for is what the primitive means, the random numbers too: what a
-//! library would compute otherwise is not asked for.
+//! **Invariant:** a graph is plain data that describes its computation completely: where there is no library, tests compute
+//! it node by node (`emulated`). A request has exactly the primitive's meaning, random numbers included; where a library would
+//! compute something else, there is no request.
 
 mod attention;
 mod conv;
@@ -13,12 +13,12 @@ use crate::op::{Attr, Op};
 use crate::plan::{Operand, Step};
 use crate::shape::{Dims, Layout};
 
-/// Operations, in an order in which they can be computed.
+/// Operations in topological order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CudnnGraph {
     pub tensors: Vec<Tensor>,
     pub nodes: Vec<Node>,
-    /// Whether a library may add numbers in the order in which they come, another one in each run.
+    /// Whether a library may add numbers in any order, even a different one in each run.
     pub any_order: bool,
 }
 
@@ -27,7 +27,7 @@ pub type Id = usize;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tensor {
-    /// What elements are rounded to.
+    /// The type that elements are rounded to.
     pub dtype: DType,
     pub sizes: Dims,
     /// In elements.
@@ -37,18 +37,18 @@ pub struct Tensor {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Residency {
-    /// In memory of the device. Addresses are handed over in the order of these tensors, aligned to 16 bytes.
+    /// In memory of the device. Addresses are passed in the order of these tensors, aligned to 16 bytes.
     Memory,
-    /// Nowhere: it is never seen as a whole.
+    /// Nowhere: it is never materialized.
     Virtual,
-    /// One number, by its bits as f32.
+    /// One number: its bits as f32.
     Number(u32),
 }
 
-/// Sizes of 1 are repeated to those of the result, and groups of heads to all heads.
+/// Dimensions of size 1 are broadcast to those of the result, and groups of heads to all heads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
-    /// Of matrices in the last two dimensions, summed in f32.
+    /// Product of the matrices in the last two dimensions, summed in f32.
     Matmul {
         a: Id,
         b: Id,
@@ -59,13 +59,13 @@ pub enum Node {
         operands: Vec<Id>,
         y: Id,
     },
-    /// Where along `axis` an element of y is.
+    /// Index of each element of y along `axis`.
     Index {
         axis: usize,
         like: Id,
         y: Id,
     },
-    /// Over what y has fewer of: neighbours together.
+    /// Reduces the dimensions in which y is smaller than x; each element of y combines neighbours.
     Reduce {
         mode: Fold,
         x: Id,
@@ -76,7 +76,7 @@ pub enum Node {
         x: Id,
         y: Id,
     },
-    /// As `Op::Conv`, for another one of the three: the one that is `made`.
+    /// As `Op::Conv`; `made` says which of the three tensors is computed.
     Conv {
         made: Part,
         x: Id,
@@ -114,7 +114,7 @@ pub enum Part {
     W,
 }
 
-/// Of each spatial dimension; as much padding before as behind.
+/// Parameters of each spatial dimension; padding is equal before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     pub stride: Dims,
@@ -122,16 +122,16 @@ pub struct Window {
     pub dilation: Dims,
 }
 
-/// A graph and the memory it is to work on.
+/// A graph and the memory that it operates on.
 #[derive(Default)]
 pub struct Request {
     pub cudnn_graph: CudnnGraph,
     pub kernel_args: Vec<KernelArg>,
-    /// Bytes of scratch memory among them.
+    /// Bytes of scratch memory among the arguments.
     pub scratch: u64,
 }
 
-/// What a library may be asked for in place of a step's kernels.
+/// The request to a library in place of a step's kernels, if one is possible.
 pub fn request(op: Op, attrs: &[Attr], step: &Step) -> Option<Request> {
     let (reads, writes) = (&step.reads, &step.writes);
     match op {
@@ -151,13 +151,13 @@ impl Request {
         self.cudnn_graph.tensors.len() - 1
     }
 
-    /// An operand, seen in another layout.
+    /// An operand, viewed in another layout.
     fn seen(&mut self, operand: &Operand, layout: &Layout) -> Id {
         self.kernel_args.push(KernelArg::of(operand));
         self.tensor(operand.dtype, layout, Residency::Memory)
     }
 
-    /// An operand as it lies.
+    /// An operand in its own layout.
     fn operand(&mut self, operand: &Operand) -> Id {
         self.seen(operand, &operand.layout)
     }
@@ -171,7 +171,7 @@ impl Request {
         self.seen(operand, &layout)
     }
 
-    /// Numbers of f32 in memory that nobody else looks into.
+    /// An f32 tensor in scratch memory of its own.
     fn scratch(&mut self, sizes: &[i64]) -> Id {
         let base = self.scratch.next_multiple_of(256);
         let layout = Layout::contiguous(sizes);
@@ -201,7 +201,7 @@ impl Request {
         self.add(Node::Matmul { a, b, c });
     }
 
-    /// In f32.
+    /// With a virtual f32 result.
     fn matmul(&mut self, a: Id, b: Id, sizes: &[i64]) -> Id {
         let c = self.made(DType::F32, sizes);
         self.matmul_to(a, b, c);
@@ -212,7 +212,7 @@ impl Request {
         self.add(Node::Map { mode, operands: operands.into(), y });
     }
 
-    /// Of the first operand's sizes.
+    /// The result has the first operand's sizes.
     fn map_as(&mut self, dtype: DType, mode: Mode, operands: &[Id]) -> Id {
         let sizes = self.sizes(operands[0]);
         let y = self.made(dtype, &sizes);
@@ -230,7 +230,7 @@ impl Request {
         y
     }
 
-    /// Over the last dimension, in f32.
+    /// Reduces the last dimension, in f32.
     fn reduce(&mut self, mode: Fold, x: Id) -> Id {
         let mut sizes = self.sizes(x);
         if let Some(last) = sizes.last_mut() {
@@ -241,7 +241,7 @@ impl Request {
         y
     }
 
-    /// x turned, as a matrix that lies as x does.
+    /// x with the last two dimensions exchanged, in the memory order of x.
     fn transpose(&mut self, dtype: DType, x: Id) -> Id {
         let mut layout = Layout::contiguous(&self.sizes(x));
         let tensor = &self.cudnn_graph.tensors[x];
@@ -257,7 +257,7 @@ impl Request {
     }
 }
 
-/// As columns: a last dimension of 1.
+/// The operand's layout with a dimension of size 1 appended.
 fn column(operand: &Operand) -> Layout {
     let mut layout = operand.layout.clone();
     layout.sizes.push(1);

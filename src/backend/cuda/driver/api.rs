@@ -1,6 +1,6 @@
-//! The driver's functions, and what its errors mean.
+//! The driver's functions and the meaning of its errors.
 //!
-//! Of functions that changed, the variants of CUDA 12, which newer drivers keep under the same names.
+//! Functions that changed are declared as in CUDA 12; newer drivers keep these variants under the same names.
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
 use super::library::{candidates, functions};
@@ -12,7 +12,7 @@ use std::ptr;
 
 /// `CUresult`.
 pub type Status = c_int;
-/// Opaque pointers, and addresses on the device, are plain numbers here: the ABI is the same.
+/// Opaque pointers and device addresses are plain numbers here: the ABI is the same.
 pub type Handle = usize;
 
 functions!(Api {
@@ -63,30 +63,30 @@ functions!(Api {
 
 pub const OUT_OF_MEMORY: Status = 2;
 pub const NOT_READY: Status = 600;
-/// Of the very call that initialises: in a forked child.
+/// Returned by the initializing call itself, in a forked child.
 const NOT_INITIALIZED: Status = 3;
 const STUB_LIBRARY: Status = 34;
 const NO_DEVICE: Status = 100;
 const MISMATCH: Status = 803;
 const NOT_READY_SYSTEM: Status = 802;
-/// All that can go wrong with a capture.
+/// All errors of a capture.
 pub const OF_CAPTURE: std::ops::RangeInclusive<Status> = 900..=908;
 
 /// After these the driver answers every call with the same error.
 const LOST: [Status; 14] = [214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721];
 
-/// What ends the messages of a device that cannot be used.
+/// End of the messages about an unusable device.
 const INSTEAD: &str = "or use the backend cpu (TORCHACC_BACKEND=cpu)";
 
-/// Why no GPU can be used, and what to do.
+/// The reason why no GPU can be used, with advice.
 pub enum Refused {
-    /// There is no driver, or it finds no GPU: who names no backend expects none.
+    /// There is no driver, or it finds no GPU: without a named backend, none is expected.
     Absent(String),
-    /// Something is wrong with what there is.
+    /// There is a driver, but its GPU cannot be used.
     Broken(String),
 }
 
-/// What the driver says.
+/// An error that the driver returned.
 impl From<Error> for Refused {
     fn from(error: Error) -> Refused {
         Refused::Broken(format!("{error}. Look at nvidia-smi"))
@@ -106,7 +106,7 @@ impl Api {
         const NAME: &str = "libcuda.so.1";
         let (mut refused, mut old) = (Vec::new(), None);
         let mut files = candidates(folders, &[NAME]);
-        // Where WSL has it, which not every system is told.
+        // The path in WSL, which not every system's loader searches.
         files.push("/usr/lib/wsl/lib/libcuda.so.1".into());
         let mut loaded = None;
         for file in files {
@@ -162,7 +162,7 @@ impl Api {
         Err(Refused::Broken(why))
     }
 
-    /// Error of a call that did `what`.
+    /// The error of a call, unless `status` is success.
     pub fn check(&self, status: Status, what: &str) -> Result<()> {
         if status == 0 {
             return Ok(());
@@ -181,7 +181,7 @@ impl Api {
         })
     }
 
-    /// What the driver calls an error.
+    /// The driver's text for an error.
     pub fn text(&self, status: Status) -> String {
         let ask = |function: unsafe extern "C" fn(Status, *mut *const c_char) -> Status| {
             let mut text = ptr::null();

@@ -25,7 +25,7 @@ pub type Algorithm = [u64; 8];
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice {
     pub algorithm: Algorithm,
-    /// Bytes.
+    /// Bytes of workspace.
     pub workspace: usize,
     pub state: Status,
     waves: f32,
@@ -67,21 +67,20 @@ const BATCH_OFFSET: c_int = 6;
 const MOST_WORKSPACE: c_int = 1;
 const REDUCTION_SCHEMES: c_int = 3;
 const ALIGNMENT: [c_int; 4] = [5, 6, 7, 8];
-/// Matrices of one product: not all algorithms have a larger grid.
+/// The most matrices of one product: not all algorithms support a larger grid.
 pub const MOST_BATCH: u64 = 65535;
-/// Partial sums are kept in the type that is computed in, and added in a fixed order; the other schemes round them to the
-/// result's type.
+/// Partial sums are kept in the compute type and added in a fixed order; the other schemes round them to the result's type.
 const IN_COMPUTE_TYPE: u32 = 2;
 
 /// A loaded cuBLASLt.
 pub struct Blas {
     pub api: Api,
-    /// Such as 130002.
+    /// For example 130002.
     pub version: usize,
 }
 
 impl Blas {
-    /// The first one found that `suits`. Errors: `Unsupported`, with every file and why it did not.
+    /// The first library found that `suits`. Errors: `Unsupported`, with the reason for every file.
     pub fn find(
         folders: &[PathBuf],
         suits: impl Fn(&Blas) -> std::result::Result<(), String>,
@@ -129,18 +128,18 @@ impl Blas {
     }
 }
 
-/// How one of the three matrices lies in memory, column by column.
+/// Column-major layout of one of the three matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
     pub rows: u64,
     pub columns: u64,
     pub leading: u64,
     pub batch: u64,
-    /// Whether it is what memory holds, transposed, that is multiplied.
+    /// Whether the transpose of the stored matrix is multiplied.
     pub transposed: bool,
 }
 
-/// A product as BLAS has it: `c = first · second` of matrices stored column by column.
+/// A product in BLAS's terms: `c = first · second` of column-major matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// Whether `first` is our `a`; else it is our `b`.
@@ -151,10 +150,10 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Row by row `c = a b` is column by column `cᵀ = bᵀ aᵀ`, and what is stored row by row is its own transpose.
+    /// A row-major `c = a b` is a column-major `cᵀ = bᵀ aᵀ`: a row-major matrix, read column-major, is its own transpose.
     pub fn of(product: &Product) -> Blocks {
         let &Product { m, n, k, a, b, c, .. } = product;
-        // What memory holds of a matrix of `rows` × `columns`, and whether that is its transpose's transpose.
+        // The stored form of a matrix of `rows` × `columns`, and whether it is to be transposed.
         let stored = |x: Matrix, rows: u64, columns: u64, wanted_transposed: bool| {
             let (stored_rows, stored_columns) =
                 if x.transposed { (rows, columns) } else { (columns, rows) };
@@ -167,14 +166,14 @@ impl Blocks {
             }
         };
         match c.transposed {
-            // Memory has cᵀ's columns: bᵀ and aᵀ are wanted.
+            // Memory holds the columns of cᵀ: bᵀ and aᵀ are wanted.
             false => Blocks {
                 a_first: false,
                 first: stored(b, k, n, true),
                 second: stored(a, m, k, true),
                 c: Columns { transposed: false, ..stored(c, m, n, true) },
             },
-            // Memory has c's columns.
+            // Memory holds the columns of c.
             true => Blocks {
                 a_first: true,
                 first: stored(a, m, k, false),
@@ -185,17 +184,17 @@ impl Blocks {
     }
 }
 
-/// cuBLASLt's descriptors of a product; they go when this is dropped.
+/// cuBLASLt's descriptors of a product, destroyed on drop.
 pub struct Described<'a> {
     blas: &'a Blas,
     pub product: Handle,
-    /// Of the first and the second operand and the result.
+    /// Those of the first operand, the second operand and the result.
     pub layouts: [Handle; 3],
 }
 
 impl<'a> Described<'a> {
-    /// Of at most [`MOST_BATCH`] matrices. `scales` are the addresses of those of the first and the second operand. Errors:
-    /// what the library says.
+    /// Describes a product of at most [`MOST_BATCH`] matrices. `scales` are the addresses of the first and the second operand's
+    /// scales. Errors: the library's.
     pub fn new(
         blas: &'a Blas,
         product: &Product,
@@ -243,8 +242,8 @@ impl<'a> Described<'a> {
         self.blas.check(status, format_args!("attribute {attribute} of a product"))
     }
 
-    /// The algorithms that the library thinks fastest, the best first, for operands (first, second, result) aligned to so
-    /// many bytes. Errors: there is none.
+    /// The algorithms that the library expects to be fastest, the best first, for operands (first, second, result) with this
+    /// `alignment` in bytes. Errors: there is none.
     pub fn choices(
         &self,
         handle: Handle,
@@ -293,7 +292,7 @@ impl<'a> Described<'a> {
         }
     }
 
-    /// The choice that a stored algorithm is here, if it still serves.
+    /// The choice for a stored algorithm, if the library still accepts it.
     pub fn restored(&self, handle: Handle, algorithm: Algorithm, most: usize) -> Option<Choice> {
         let mut choice = Choice::default();
         let [a, b, c] = self.layouts;
@@ -332,7 +331,7 @@ fn element(dtype: DType) -> Result<c_int> {
     })
 }
 
-/// What a product of `operand`s is computed in, and `cudaDataType_t` of alpha and beta.
+/// Compute type of a product of `operand`s, and `cudaDataType_t` of alpha and beta.
 fn computed(operand: DType, allow_tf32: bool) -> (c_int, c_int) {
     match operand {
         DType::F64 => (COMPUTE_64F, 1),

@@ -1,7 +1,7 @@
 //! The primary context of a GPU, which all libraries of the process share (PyTorch's too), and the stream of programs in it.
 //!
-//! **Invariant:** what is queued is queued by whoever has the [`StreamLock`], so that nothing of another thread falls into a
-//! capture; a thread's current context, and its mode towards captures, are after every call what they were before.
+//! **Invariant:** work is queued only under the [`StreamLock`], so that no other thread's work falls into a capture; every
+//! call restores the thread's current context and its capture mode.
 #![expect(unsafe_code, reason = "calls of the driver")]
 
 use super::api::{Api, Handle, NOT_READY, OUT_OF_MEMORY, Refused};
@@ -18,21 +18,21 @@ const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
 const SHARED_OPTIN: c_int = 97;
 
-/// A stream that does not wait for the default stream's work, nor that for its own.
+/// A stream that does not wait for the default stream's work, nor the default stream for its work.
 const NON_BLOCKING: u32 = 1;
 pub const NO_TIMING: u32 = 2;
 
 pub struct Context {
     pub api: Api,
-    /// Which of the GPUs that the driver shows.
+    /// Index among the GPUs that the driver shows.
     pub ordinal: u32,
     device: c_int,
     context: Handle,
-    /// That of programs.
+    /// The stream of programs.
     pub stream: Handle,
-    /// Whether what is queued is captured.
+    /// Whether queued work is being captured.
     stream_lock: ReentrantMutex<Cell<bool>>,
-    /// Events that nobody waits for just now.
+    /// Events that are free for reuse.
     events: Mutex<Vec<Handle>>,
     pub name: String,
     /// Compute capability times ten.
@@ -44,21 +44,20 @@ pub struct Context {
     pub version: (i32, i32),
 }
 
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`: threads may call what they like while a stream is captured, but not wait
-/// for it.
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`: threads may make any calls while a stream is captured, except to wait for it.
 pub const RELAXED: c_int = 2;
 
-/// The calling thread is in the context, and what it calls ends nobody's capture: PyTorch's forbid all threads in the mode
-/// that they begin in to allocate memory, load kernels or look at events.
+/// While it lives the calling thread is in the context, and its calls end no capture: those of PyTorch forbid threads in
+/// their initial mode to allocate memory, load kernels or query events.
 pub struct Entered<'a> {
     api: &'a Api,
     /// Whether the thread was in another context, or none.
     pushed: bool,
-    /// The thread's mode towards captures.
+    /// The thread's previous capture mode.
     mode: c_int,
 }
 
-/// The calling thread is in the context, and the only one that queues.
+/// While it lives the calling thread is in the context, and the only one that queues work.
 pub struct StreamLock<'a> {
     capturing: ReentrantMutexGuard<'a, Cell<bool>>,
     _entered: Entered<'a>,
@@ -68,7 +67,7 @@ impl Context {
     pub fn open(folders: &[PathBuf], ordinal: u32) -> std::result::Result<Context, Refused> {
         let api = Api::start(folders)?;
         let (mut version, mut context) = (0, 0);
-        // SAFETY (all calls of this file): as `cuda.h` says, with room for what is asked.
+        // SAFETY (all calls of this file): as `cuda.h` says, with room for the results.
         unsafe { api.check((api.version)(&mut version), "asking for the driver's version")? };
         let count = count(&api)?;
         if ordinal >= count {
@@ -120,12 +119,12 @@ impl Context {
         Ok(entered)
     }
 
-    /// Waits for other threads that are queueing or capturing; the same thread may have more than one.
+    /// Waits for other threads that are queueing or capturing; a thread may hold several of these locks.
     pub fn lock_stream(&self) -> Result<StreamLock<'_>> {
         Ok(StreamLock { capturing: self.stream_lock.lock(), _entered: self.enter()? })
     }
 
-    /// Of the caller's own.
+    /// A new stream, owned by the caller.
     pub fn new_stream(&self) -> Result<Handle> {
         let mut stream = 0;
         let _entered = self.enter()?;
@@ -134,13 +133,13 @@ impl Context {
     }
 
     pub fn drop_stream(&self, stream: Handle) {
-        // Nothing is left to do about an error.
+        // An error cannot be handled here.
         if let Ok(_entered) = self.enter() {
             unsafe { (self.api.destroy_stream)(stream) };
         }
     }
 
-    /// An event that can be waited for. To be given back.
+    /// An event that can be waited for, to be returned by [`Context::give_event`].
     pub fn event(&self) -> Result<Handle> {
         if let Some(event) = self.events.lock().pop() {
             return Ok(event);
@@ -152,7 +151,7 @@ impl Context {
         self.events.lock().push(event);
     }
 
-    /// Of the caller's own.
+    /// A new event, owned by the caller.
     pub fn new_event(&self, flags: u32) -> Result<Handle> {
         let mut event = 0;
         let _entered = self.enter()?;
@@ -161,18 +160,18 @@ impl Context {
     }
 
     pub fn drop_event(&self, event: Handle) {
-        // Nothing is left to do about an error.
+        // An error cannot be handled here.
         if let Ok(_entered) = self.enter() {
             unsafe { (self.api.destroy_event)(event) };
         }
     }
 
-    /// Lets the event happen when what is on the stream so far is done.
+    /// Records the event, which happens when the stream's work so far is done.
     pub fn record(&self, event: Handle, stream: Handle, _lock: &StreamLock) -> Result<()> {
         self.api.check(unsafe { (self.api.record_event)(event, stream) }, "recording an event")
     }
 
-    /// What is put on the stream from now on comes after the event as it was last recorded; after nothing, if it never was.
+    /// Work put on the stream from now on waits for the event as it was last recorded; for nothing, if it never was.
     pub fn follow(&self, stream: Handle, event: Handle, _lock: &StreamLock) -> Result<()> {
         let status = unsafe { (self.api.wait_event)(stream, event, 0) };
         self.api.check(status, "letting a stream wait")
@@ -187,13 +186,13 @@ impl Context {
         }
     }
 
-    /// Waits for it, without keeping other threads from queueing.
+    /// Waits for the event, without keeping other threads from queueing.
     pub fn wait(&self, event: Handle, what: &str) -> Result<()> {
         let _entered = self.enter()?;
         self.api.check(unsafe { (self.api.synchronize_event)(event) }, what)
     }
 
-    /// Waits for everything that is on the stream of programs.
+    /// Waits for all work on the stream of programs.
     pub fn synchronize(&self) -> Result<()> {
         let event = self.event()?;
         let recorded = self.lock_stream().and_then(|stream_lock| {
@@ -205,7 +204,7 @@ impl Context {
         done
     }
 
-    /// Waits for all streams of the process. Nobody captures meanwhile: that would be an error.
+    /// Waits for all streams of the process, under the lock: during a capture that would be an error.
     pub fn settle(&self) -> Result<()> {
         let stream_lock = self.lock_stream()?;
         stream_lock.must_not_capture("wait")?;
@@ -215,8 +214,8 @@ impl Context {
 
 /// Memory.
 impl Context {
-    /// See [`super::super::device::Device::allocate`]. From the driver's plain allocator: the pool above asks rarely, addresses
-    /// are good on every stream and in graphs, and what is freed is free for PyTorch.
+    /// See [`super::super::device::Device::allocate`]. Uses the driver's plain allocator: the pool above calls it rarely, its
+    /// addresses are valid on every stream and in graphs, and freed memory is available to PyTorch.
     pub fn allocate(&self, nbytes: usize) -> Result<usize> {
         let (mut address, mut free, mut total) = (0, 0, 0);
         let _entered = self.enter()?;
@@ -233,7 +232,7 @@ impl Context {
         Ok(address as usize)
     }
 
-    /// Page-locked, which every kernel reaches by the host's address (CUDA Driver API, "Unified Addressing").
+    /// Page-locked memory, which every kernel accesses by the host's address (CUDA Driver API, "Unified Addressing").
     pub fn allocate_on_host(&self, nbytes: usize) -> Result<usize> {
         let mut start = ptr::null_mut();
         let _entered = self.enter()?;
@@ -252,7 +251,7 @@ impl Context {
         }
     }
 
-    /// Waits until nothing that was queued can use the memory, as drivers do for what this allocator gave.
+    /// Waits until no queued work can use the memory, as drivers do for memory of this allocator.
     pub fn free(&self, address: usize) {
         // The memory of a lost context is lost with it.
         if let Ok(_entered) = self.enter() {
@@ -262,7 +261,7 @@ impl Context {
 }
 
 impl StreamLock<'_> {
-    /// Whether what this thread queues is captured.
+    /// Whether the work that this thread queues is being captured.
     pub fn is_capturing(&self) -> bool {
         self.capturing.get()
     }
@@ -271,7 +270,7 @@ impl StreamLock<'_> {
         self.capturing.set(capturing);
     }
 
-    /// Error: what is captured must not do so.
+    /// Errors: the calling thread is capturing.
     pub fn must_not_capture(&self, what: &str) -> Result<()> {
         match self.is_capturing() {
             true => Err(Error::new(Code::Internal, format!("captured work must not {what}"))),
@@ -292,7 +291,7 @@ impl Drop for Entered<'_> {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // At the end of the process the driver may be gone already: errors mean nothing.
+        // At the end of the process the driver may be gone already, so errors are ignored.
         let events = std::mem::take(&mut *self.events.lock());
         events.into_iter().for_each(|event| self.drop_event(event));
         if self.stream != 0 {
@@ -302,14 +301,14 @@ impl Drop for Context {
     }
 }
 
-/// What a GPU is.
+/// Description of a GPU.
 pub struct GpuInfo {
     pub name: String,
     /// Compute capability times ten.
     pub capability: u32,
 }
 
-/// The GPUs that the driver shows. Errors: `Unsupported` without a driver; what the driver says.
+/// The GPUs that the driver shows. Errors: `Unsupported` without a driver; the driver's.
 pub fn list(folders: &[PathBuf]) -> Result<Vec<GpuInfo>> {
     let api = Api::start(folders).map_err(Refused::error)?;
     (0..count(&api)?).map(|ordinal| Ok(gpu_info(&api, ordinal)?.1)).collect()
@@ -321,7 +320,7 @@ fn count(api: &Api) -> Result<u32> {
     Ok(count.max(0) as u32)
 }
 
-/// The driver's number of a GPU that there is, and what it is.
+/// The driver's number of an existing GPU, and its description.
 fn gpu_info(api: &Api, ordinal: u32) -> Result<(c_int, GpuInfo)> {
     let mut device = 0;
     api.check(unsafe { (api.device)(&mut device, ordinal as c_int) }, "opening the GPU")?;
@@ -340,6 +339,6 @@ fn name_of(api: &Api, device: c_int) -> Result<String> {
     let mut name = [0; 256];
     let status = unsafe { (api.device_name)(name.as_mut_ptr(), name.len() as c_int - 1, device) };
     api.check(status, "asking for the GPU's name")?;
-    // The last byte is a zero that nobody wrote over.
+    // The last byte is still zero.
     Ok(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
 }

@@ -1,4 +1,4 @@
-//! What was queued once, kept to be queued again at once: CUDA graphs.
+//! CUDA graphs: work that was captured once, to be queued again in one call.
 #![expect(unsafe_code, reason = "graphs of the driver's")]
 
 use super::super::device::Replay;
@@ -19,7 +19,7 @@ pub fn capture(
 ) -> Result<Option<Box<dyn Replay>>> {
     let stream_lock = context.lock_stream()?;
     stream_lock.must_not_capture("capture")?;
-    // Other threads may use other streams meanwhile; this one's lock is held by this thread.
+    // Other threads may use other streams meanwhile; this thread holds the lock of the captured one.
     // SAFETY (all calls of this file): as `cuda.h` says.
     let status = unsafe { (context.api.begin_capture)(context.stream, RELAXED) };
     if OF_CAPTURE.contains(&status) {
@@ -30,8 +30,8 @@ pub fn capture(
     let capture = Capture { context, stream_lock: &stream_lock };
     let worked = work();
     let graph = capture.end();
-    // Nothing was run: what failed because others in the process ended the capture, which they do by waiting for the GPU or for
-    // this stream, still can be; and what fails by itself does so again where it counts.
+    // Nothing was run. Others in the process may have ended the capture, by waiting for the GPU or for this stream: then the
+    // work can still be queued. Work that fails by itself fails again then.
     if graph == 0 {
         return Ok(None);
     }
@@ -45,14 +45,14 @@ pub fn capture(
     })
 }
 
-/// A capture under way, which ends even if the work panics.
+/// A capture in progress, which ends even if the work panics.
 struct Capture<'a> {
     context: &'a Context,
     stream_lock: &'a StreamLock<'a>,
 }
 
 impl Capture<'_> {
-    /// The graph, 0 if there is none.
+    /// Ends the capture. Returns the graph, 0 if there is none.
     fn end(self) -> Handle {
         let graph = self.stop();
         std::mem::forget(self);
@@ -90,7 +90,7 @@ impl Replay for Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // A graph that still runs goes when it is done.
+        // A graph that is still running is destroyed when it is done.
         if let Ok(_entered) = self.context.enter() {
             unsafe { (self.context.api.destroy_executable)(self.executable) };
         }

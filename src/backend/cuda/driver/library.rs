@@ -1,7 +1,7 @@
 //! CUDA's libraries as tables of functions, found at run time.
 //!
-//! The tables are written by hand: the bindings of the `cudarc` crate choose the file themselves, take a missing library
-//! or function for a reason to panic, and read numbers of newer libraries into enums that do not have them.
+//! The tables are written by hand: the bindings of the `cudarc` crate choose the file themselves, panic if a library or
+//! function is missing, and read numbers of newer libraries into enums that do not have them.
 //!
 //! **Invariant:** a library that was loaded is never unloaded: the driver keeps threads and exit handlers in it.
 
@@ -18,8 +18,8 @@ pub fn candidates(folders: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// Loads the files in the folder of `file` whose names begin so, for a library that asks the system for them by name
-/// only. What cannot be loaded will be missed by whoever needs it.
+/// Loads the files beside `file` whose names begin with `beginning`, for a library that asks the system for them by name
+/// only. A file that cannot be loaded is an error only where it is needed.
 pub fn open_beside(file: &Path, beginning: &str) {
     let Some(entries) = file.parent().and_then(|folder| folder.read_dir().ok()) else { return };
     for entry in entries.flatten() {

@@ -1,7 +1,7 @@
 //! A GPU: the driver, NVRTC, cuBLASLt and cuDNN behind [`Device`].
 //!
 //! **Invariant:** no library of CUDA is needed to build this or to run another backend; each is found when a device is
-//! opened, and what is missing, too old or too new is an error that says what to do.
+//! opened, and a missing, too old or too new one is an error with advice.
 
 mod api;
 mod blas;
@@ -35,21 +35,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use streams::Streams;
 
-/// How a GPU is opened.
+/// Options for opening a GPU.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which of the GPUs that the driver shows.
+    /// Index among the GPUs that the driver shows.
     pub ordinal: u32,
-    /// Where libraries are looked for, in this order, before where the system's are.
+    /// Folders searched for libraries, in this order, before the system's.
     pub folders: Vec<PathBuf>,
-    /// Where machine code and choices of algorithms are kept, if anywhere, and bytes that they may take.
+    /// Folder for machine code and choices of algorithms, if they are kept, and its limit in bytes.
     pub cache: Option<(PathBuf, u64)>,
     /// Whether products of f32 may round their operands to TF32 (10 bits of mantissa).
     pub allow_tf32: bool,
-    /// Whether the algorithms of products are those that the library thinks best, rather than those found to be fastest, and
-    /// sums are never added in the order in which they come.
+    /// Whether products use the algorithm that the library ranks first rather than the one measured fastest, and sums are
+    /// always added in a fixed order.
     pub deterministic: bool,
-    /// Whether everything is on one stream, in the order in which it was asked for.
+    /// Whether all work is on one stream, in the order of the requests.
     pub one_stream: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct Options {
 const CUDA: i32 = 2;
 /// The oldest architecture that kernels are written for: that of the V100.
 const OLDEST: u32 = 70;
-/// The oldest that multiplies floats of 8 bits: that of the L4.
+/// The oldest architecture that multiplies 8-bit floats: that of the L4.
 const FLOAT8: u32 = 89;
 
 /// The first GPU that kernels are written for, if the driver shows one. Opens none.
@@ -65,12 +65,12 @@ pub fn usable(folders: &[PathBuf]) -> Option<GpuInfo> {
     list(folders).ok()?.into_iter().find(|gpu| gpu.capability >= OLDEST)
 }
 
-/// Opens a GPU. Errors: `Unsupported` when it cannot be used, with why and what to do.
+/// Opens a GPU. Errors: `Unsupported` when it cannot be used, with the reason and advice.
 pub fn open(options: &Options) -> Result<Arc<dyn Device>> {
     find(options).map_err(Refused::error)
 }
 
-/// As [`open`], for who can do without.
+/// As [`open`], for callers that can do without a GPU.
 pub fn find(options: &Options) -> std::result::Result<Arc<dyn Device>, Refused> {
     let context = Context::open(&options.folders, options.ordinal)?;
     let (name, capability) = (&context.name, context.capability);
@@ -84,7 +84,7 @@ pub fn find(options: &Options) -> std::result::Result<Arc<dyn Device>, Refused> 
             OLDEST % 10
         )));
     }
-    // Machine code of a newer major runs on no older driver; of a newer minor it does.
+    // Machine code of a newer major version runs on no older driver; that of a newer minor version does.
     let fits = |library: &str, newest: i32| match newest <= major {
         true => Ok(()),
         false => Err(format!(

@@ -1,4 +1,4 @@
-//! Sources to kernels that can be launched: compiled by several threads at once, kept while anybody uses them, and on disk.
+//! Sources to launchable kernels: compiled by several threads at once, kept while they are in use, and on disk.
 //!
 //! **Invariant:** machine code from disk is used only for the whole text, architecture, compiler and options that it was
 //! made from.
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
-/// Of a thread that compiles: large kernels go deep.
+/// Stack bytes of a thread that compiles: large kernels recurse deeply.
 const STACK: usize = 32 << 20;
 
 /// `CUfunction_attribute`.
@@ -30,11 +30,11 @@ const MOST_DYNAMIC_SHARED: c_int = 8;
 
 pub struct Modules {
     pub nvrtc: Nvrtc,
-    /// What is compiled for.
+    /// The architecture that kernels are compiled for.
     pub target: String,
     pub disk: Option<Arc<Disk>>,
     known: Mutex<HashMap<Source, Weak<Kernel>>>,
-    /// Of the sources that were asked for last, how many were compiled, of how many.
+    /// Progress of the last request: the number of sources compiled, and the number to compile.
     compiled: AtomicUsize,
     missing: AtomicUsize,
 }
@@ -45,7 +45,7 @@ struct Kernel {
     kernel_args: usize,
     module: Handle,
     function: Handle,
-    /// Bytes of dynamic shared memory that it may be launched with as things are, and at the most.
+    /// Bytes of dynamic shared memory that it may be launched with at present, and at most.
     allowed: AtomicU32,
     most: u32,
 }
@@ -105,7 +105,7 @@ impl Modules {
         (of(&self.compiled), of(&self.missing))
     }
 
-    /// From disk, else compiled. A folder that cannot be used costs the time to compile.
+    /// Machine code from disk, else compiled. A folder that cannot be used costs the time to compile.
     fn cubin(&self, source: &Source) -> Result<Vec<u8>> {
         let compile = || Ok(self.nvrtc.compile(source, &self.target)?.0);
         let Some(disk) = &self.disk else { return compile() };
@@ -127,7 +127,7 @@ impl Modules {
     }
 }
 
-/// `work` of every item, on as many threads as there are cores. Errors: that of the first item that has one.
+/// Results of `work` on every item, on as many threads as there are cores. Errors: that of the first item that fails.
 pub fn in_parallel<I: Sync, T: Send + Sync>(
     items: &[I],
     work: impl Fn(&I) -> Result<T> + Sync,
@@ -145,7 +145,7 @@ pub fn in_parallel<I: Sync, T: Send + Sync>(
     let threads = thread::available_parallelism().map_or(1, |n| n.get()).min(items.len());
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run).is_ok();
-        // A system that gives no threads leaves the work to this one.
+        // If the system starts no threads, this one does the work.
         if !(0..threads).map(start).fold(false, |any, started| any | started) {
             run();
         }
@@ -166,7 +166,7 @@ impl Kernel {
         // SAFETY (all calls): as `cuda.h` says; a cubin says its own length.
         let status = unsafe { (api.load_module)(&mut module, cubin.as_ptr().cast()) };
         api.check(status, &what())?;
-        // From here on the module goes with the kernel.
+        // From here on the module is unloaded with the kernel.
         let mut kernel = Kernel {
             context: context.clone(),
             name: source.name.clone(),
@@ -191,7 +191,7 @@ impl Kernel {
         api.check(status, "asking what a kernel needs").map(|()| value.max(0) as u32)
     }
 
-    /// Lets it be launched with so many bytes of dynamic shared memory.
+    /// Allows launches with `shared` bytes of dynamic shared memory.
     fn allow(&self, shared: u32) -> Result<()> {
         if shared <= self.allowed.load(Ordering::Relaxed) {
             return Ok(());
@@ -230,7 +230,7 @@ impl Launch for Kernel {
         self.allow(shape.shared)?;
         let [x, y, z] = shape.grid;
         let mut parameters = [kernel_args.as_ptr().cast_mut().cast::<c_void>()];
-        // SAFETY: the one parameter is a struct of so many words, which is read before the call returns.
+        // SAFETY: the one parameter is a struct of `self.kernel_args` words, which is read before the call returns.
         let status = unsafe {
             (api.launch)(
                 self.function,
@@ -255,7 +255,7 @@ impl Launch for Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // What is queued may still run it, and nobody captures meanwhile. If the context is lost, so is the module.
+        // Queued work may still run the kernel, and the lock prevents captures. If the context is lost, so is the module.
         let Ok(_lock) = self.context.lock_stream() else { return };
         if self.context.synchronize().is_ok() {
             // SAFETY: nothing uses it any more.

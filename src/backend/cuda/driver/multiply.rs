@@ -1,7 +1,7 @@
-//! Products by cuBLASLt: for every product one algorithm, the fastest of those that the library thinks best.
+//! Products by cuBLASLt: one algorithm for every product, the fastest of those that the library ranks best.
 //!
-//! **Invariant:** what algorithm a product gets does not change while the device is open, nor, where there is a folder, from
-//! process to process: so its bits do not either.
+//! **Invariant:** the algorithm of a product does not change while the device is open, nor, where there is a folder, from
+//! process to process; so neither do its bits.
 #![expect(unsafe_code, reason = "calls of a C library with addresses on the device")]
 
 use super::super::device::Product;
@@ -18,25 +18,25 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// What cuBLASLt's algorithms on Hopper are written for.
+/// Bytes of workspace that cuBLASLt's algorithms on Hopper are written for.
 const WORKSPACE: usize = 32 << 20;
-/// Algorithms that are measured, where that is allowed.
+/// Number of algorithms that are measured, where that is allowed.
 const CANDIDATES: usize = 8;
-/// Products whose algorithm is remembered in memory.
+/// The most products whose algorithms are remembered in memory.
 const KNOWN: usize = 4096;
-/// A candidate is run for about so long, in milliseconds, at least once and at most so often.
+/// A candidate is run for about `MEASURED` milliseconds, at least once and at most `MOST_RUNS` times.
 const MEASURED: f32 = 0.5;
 const MOST_RUNS: usize = 20;
 
-/// Alignments of the operands (first, second, result) in bytes, at most 256.
+/// A product, and alignments of its operands (first, second, result) in bytes, at most 256.
 type Aligned = (Product, [u32; 3]);
 
 pub struct Products {
     blas: Blas,
     allow_tf32: bool,
-    /// Algorithms that are measured; with one nothing is.
+    /// Number of algorithms to choose from; a single one is not measured.
     candidates: usize,
-    /// What choices from disk depend on.
+    /// Part of the keys of choices on disk.
     fingerprint: String,
     disk: Option<Arc<Disk>>,
     state: Mutex<State>,
@@ -60,11 +60,11 @@ struct Job<'a> {
     candidates: usize,
     /// 1 and 0 in the type of alpha and beta.
     scales: &'static [Scale; 2],
-    /// Of the first and the second operand and the result.
+    /// Those of the first operand, the second operand and the result.
     addresses: [u64; 3],
 }
 
-/// Bits of a number of f32 or f64, at its address.
+/// Bits of an f32 or f64 number, read by its address.
 #[repr(transparent)]
 struct Scale(u64);
 
@@ -83,7 +83,7 @@ impl Products {
         Products { blas, allow_tf32, candidates, fingerprint, disk, state: Mutex::default() }
     }
 
-    /// See [`super::super::device::Device::multiply`]. The first time it measures, and waits for that.
+    /// See [`super::super::device::Device::multiply`]. Measures a product's algorithms the first time, and waits for that.
     pub fn multiply(
         &self,
         context: &Context,
@@ -91,7 +91,7 @@ impl Products {
         at: [usize; 3],
         scales: Option<[usize; 2]>,
     ) -> Result<()> {
-        // Before the state's lock, as whoever captures has it too.
+        // Locked before the state, since a thread that captures already holds it.
         let stream_lock = context.lock_stream()?;
         let mut state = self.state.lock();
         pieces(product, at).try_for_each(|(part, at)| {
@@ -130,7 +130,7 @@ impl Products {
         let key = (*product, alignment);
         let choice = match state.known.get(&key) {
             Some(choice) => *choice,
-            // Nothing can be measured now, and a choice that was not measured is not kept.
+            // Nothing can be measured during a capture, and a choice that was not measured is not kept.
             None if stream_lock.is_capturing() => {
                 job.described.choices(handle, WORKSPACE, alignment, self.candidates)?[0]
             }
@@ -148,7 +148,7 @@ impl Products {
 
     fn open(&self, context: &Context) -> Result<(Handle, usize)> {
         let mut handle = 0;
-        // SAFETY: as `cublasLt.h` says; the context is entered by whoever holds the stream lock.
+        // SAFETY: as `cublasLt.h` says; the stream lock, which the caller holds, has entered the context.
         self.blas.check(unsafe { (self.blas.api.create)(&mut handle) }, "starting")?;
         match context.allocate(WORKSPACE) {
             Ok(workspace) => Ok((handle, workspace)),
@@ -160,7 +160,7 @@ impl Products {
         }
     }
 
-    /// The choice from disk, else the fastest one here.
+    /// The choice from disk, else the one measured fastest.
     fn choose(&self, job: &Job, key: &Aligned) -> Result<Choice> {
         let Some(disk) = &self.disk else { return job.fastest(key.1) };
         let stored = Key::new(vec![
@@ -179,19 +179,19 @@ impl Products {
         }
     }
 
-    /// Gives everything back. The context's work is done.
+    /// Releases everything. The context's work must be done.
     pub fn close(&self, context: &Context) {
         if let (Some((handle, workspace)), Ok(_lock)) =
             (self.state.lock().opened.take(), context.lock_stream())
         {
             context.free(workspace);
-            // SAFETY: from `create`; nothing of it is queued any more.
+            // SAFETY: the handle is from `create`; none of its work is queued any more.
             unsafe { (self.blas.api.destroy)(handle) };
         }
     }
 }
 
-/// Products of no more matrices than one can have, and where their operands are.
+/// The parts of a product, each of at most [`MOST_BATCH`] matrices, and the addresses of their operands.
 fn pieces(product: &Product, at: [usize; 3]) -> impl Iterator<Item = (Product, [usize; 3])> {
     let (whole, sides) = (*product, [product.a, product.b, product.c]);
     (0..whole.batch.div_ceil(MOST_BATCH)).map(move |piece| {
@@ -232,7 +232,7 @@ impl Job<'_> {
         self.blas.check(status, "queueing a product")
     }
 
-    /// Runs the candidates on the operands themselves: whatever runs, the result is the product.
+    /// Runs the candidates on the operands themselves: the result of each is the product.
     fn fastest(&self, alignment: [u32; 3]) -> Result<Choice> {
         let choices = self.described.choices(self.handle, WORKSPACE, alignment, self.candidates)?;
         if let [only] = choices[..] {
@@ -259,7 +259,7 @@ impl Job<'_> {
         }
     }
 
-    /// Milliseconds that it takes.
+    /// Milliseconds that a choice takes.
     fn measure(&self, choice: &Choice, begin: Handle, end: Handle) -> Result<f32> {
         // The first run loads code.
         self.time(choice, 1, begin, end)?;

@@ -1,6 +1,6 @@
 //! NVRTC (<https://docs.nvidia.com/cuda/nvrtc>): sources to machine code, on machines with and without a GPU.
 //!
-//! **Invariant:** what a source becomes depends on its text, the architecture, the version and [`OPTIONS`] alone.
+//! **Invariant:** machine code depends on the source's text, the architecture, the version and [`OPTIONS`] alone.
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
 
 use super::super::emit::{NVRTC, Source, prelude};
@@ -11,15 +11,15 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// The majors whose machine code and options are known to suit; a newer one is taken where it is the toolkit's.
+/// The major versions whose machine code and options are known to suit; a newer one is used where it is the toolkit's.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 const OLDEST: i32 = 12;
 
-/// Besides the architecture. Never `--use_fast_math`: denormal numbers, division and square roots are as IEEE 754 says. The
-/// last one makes the log say what a kernel uses.
+/// Options besides the architecture. Never `--use_fast_math`: denormal numbers, division and square roots follow IEEE 754. The
+/// last option adds the usage of a kernel to the log.
 pub const OPTIONS: [&str; 3] = ["--std=c++17", "-default-device", "--ptxas-options=-v"];
 
-/// Bytes of a log that an error quotes.
+/// Characters of a log that an error quotes.
 const LOG_LIMIT: usize = 6000;
 
 /// `nvrtcResult`; 0 is success.
@@ -51,8 +51,8 @@ pub struct Nvrtc {
     pub architectures: Vec<u32>,
 }
 
-/// What a kernel takes of a multiprocessor: registers of a thread, bytes a thread spills (stores and loads), bytes of
-/// shared memory that a block has by declaration.
+/// A kernel's use of a multiprocessor: registers of a thread, bytes that a thread spills (stores and loads), bytes of
+/// statically declared shared memory of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub registers: u32,
@@ -61,7 +61,7 @@ pub struct Usage {
 }
 
 impl Nvrtc {
-    /// The first one found that `suits`. Errors: `Unsupported`, with every file and why it did not.
+    /// The first library found that `suits`. Errors: `Unsupported`, with the reason for every file.
     pub fn find(
         folders: &[PathBuf],
         suits: impl Fn(&Nvrtc) -> std::result::Result<(), String>,
@@ -90,7 +90,7 @@ impl Nvrtc {
         open_beside(file, "libnvrtc-builtins.so");
         let api = Api::load(library)?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
-        // SAFETY (here and below): as `nvrtc.h` says, with room for what is asked.
+        // SAFETY (here and below): as `nvrtc.h` says, with room for the results.
         let status = unsafe { (api.version)(&mut major, &mut minor) };
         if status != 0 || major < OLDEST {
             return Err(format!("version {major}.{minor}, not {OLDEST} or newer"));
@@ -106,17 +106,17 @@ impl Nvrtc {
         Ok(Nvrtc { api, file: file.into(), version: (major, minor), architectures })
     }
 
-    /// What to compile for, for a device of this compute capability (times ten): its own architecture, else an older one of
+    /// The architecture to compile for, for a device of this compute capability (times ten): its own, else an older one of
     /// its major version, whose machine code it runs as well.
     pub fn target(&self, capability: u32) -> Option<String> {
         let runs = |a: &&u32| **a / 10 == capability / 10 && **a <= capability;
         let best = *self.architectures.iter().filter(runs).max()?;
-        // With `a` come the instructions that only this architecture has.
+        // The suffix `a` enables the instructions that only this architecture has.
         Some(if best == 90 { "sm_90a".into() } else { format!("sm_{best}") })
     }
 
-    /// The machine code of a source for an architecture such as `sm_80`, and what it uses.
-    /// Errors: what the compiler says, with the lines that it says it of; `Unsupported` for an architecture it does not know.
+    /// The machine code of a source for an architecture such as `sm_80`, and its usage.
+    /// Errors: the compiler's messages, with the lines they are about; `Unsupported` for an unknown architecture.
     pub fn compile(&self, source: &Source, architecture: &str) -> Result<(Vec<u8>, Usage)> {
         let text = c_string(whole(source))?;
         let name = c_string(source.name.clone())?;
@@ -168,7 +168,7 @@ impl Nvrtc {
     }
 }
 
-/// A program of NVRTC's, which goes when this is dropped.
+/// An NVRTC program, destroyed on drop.
 struct Open<'a> {
     api: &'a Api,
     program: NvrtcProgram,
@@ -177,7 +177,7 @@ struct Open<'a> {
 impl Open<'_> {
     fn log(&self) -> String {
         let mut size = 0;
-        // SAFETY (here and below): as `nvrtc.h` says, with room for what is asked.
+        // SAFETY (here and below): as `nvrtc.h` says, with room for the results.
         if self.program == 0 || unsafe { (self.api.log_size)(self.program, &mut size) } != 0 {
             return String::new();
         }
@@ -192,13 +192,13 @@ impl Open<'_> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         if self.program != 0 {
-            // SAFETY: made by `create`, and nobody else's.
+            // SAFETY: made by `create`, and used nowhere else.
             unsafe { (self.api.destroy)(&mut self.program) };
         }
     }
 }
 
-/// All that is compiled for a source. Lines are counted from its own first one.
+/// The whole text that is compiled for a source. Lines are counted from the source's own first one.
 pub fn whole(source: &Source) -> String {
     format!("{NVRTC}\n{}\n#line 1 \"{}\"\n{}", prelude(), source.name, source.text)
 }
@@ -207,7 +207,7 @@ fn c_string(text: String) -> Result<CString> {
     CString::new(text).map_err(|_| Error::new(Code::Internal, "a source has a zero byte"))
 }
 
-/// The most that any function in the log of a compilation uses.
+/// The most of each resource that any function in a compilation's log uses.
 fn usage(log: &str) -> Usage {
     // "Used 14 registers, used 1 barriers, 1024 bytes smem"
     let largest = |unit: &str| {

@@ -1,5 +1,5 @@
-//! Copies between the host and the device, through pinned memory of our own: from other memory the driver copies with the
-//! caller waiting, at a fraction of the bus's rate.
+//! Copies between the host and the device, through pinned memory of our own: with other memory the driver makes the caller
+//! wait, and copies at a fraction of the bus's rate.
 //!
 //! **Invariant:** a chunk is written again only when its last copy to the device is done.
 #![expect(unsafe_code, reason = "pinned memory of the driver's")]
@@ -14,15 +14,15 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const CHUNK: usize = 4 << 20;
-/// So many copies may be under way before a write waits.
+/// Number of copies that may be in flight before a write waits.
 const CHUNKS: usize = 8;
 
-/// What a copy waits for, and what waits for it.
+/// The dependencies of a copy.
 pub struct Order<'a> {
     pub stream: Handle,
-    /// Events that come before it.
+    /// Events that the copy waits for.
     pub after: &'a [Handle],
-    /// An event that happens when it is done.
+    /// An event that is recorded after the copy.
     pub done: Option<Handle>,
 }
 
@@ -45,13 +45,13 @@ impl Order<'_> {
 
 #[derive(Default)]
 pub struct Staging {
-    /// Not in anybody's hands, the one used longest ago first.
+    /// Chunks that are not in use, the one used longest ago first.
     free: Mutex<VecDeque<Chunk>>,
     made: AtomicUsize,
 }
 
 impl Staging {
-    /// Queues a copy of `from` to the device; `from` may change then.
+    /// Queues a copy of `from` to the device; `from` may change when this returns.
     pub fn write(
         &self,
         context: &Context,
@@ -61,7 +61,7 @@ impl Staging {
     ) -> Result<()> {
         for (part, offset) in from.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
             self.with(context, |chunk| {
-                // SAFETY: a chunk is as large, its last copy is done, and nobody else has it.
+                // SAFETY: a chunk holds `part.len()` bytes, its last copy is done, and nobody else has it.
                 unsafe {
                     let start = ptr::with_exposed_provenance_mut::<u8>(chunk.start);
                     ptr::copy_nonoverlapping(part.as_ptr(), start, part.len());
@@ -80,7 +80,7 @@ impl Staging {
         Ok(())
     }
 
-    /// Copies from the device, and waits for it.
+    /// Copies from the device, and waits for the copy.
     pub fn read(
         &self,
         context: &Context,
@@ -102,7 +102,7 @@ impl Staging {
                 order.end(context, chunk, &stream_lock)?;
                 drop(stream_lock);
                 context.wait(chunk.done, "copying from the GPU")?;
-                // SAFETY: as large, and written whole.
+                // SAFETY: the chunk holds `part.len()` bytes, all written by the copy.
                 unsafe {
                     let start = ptr::with_exposed_provenance::<u8>(chunk.start);
                     ptr::copy_nonoverlapping(start, part.as_mut_ptr(), part.len());
@@ -154,7 +154,7 @@ impl Staging {
         })
     }
 
-    /// Gives the memory back. The context's work is done.
+    /// Frees the memory. The context's work must be done.
     pub fn close(&self, context: &Context) {
         let Ok(_entered) = context.enter() else { return };
         for chunk in self.free.lock().drain(..) {

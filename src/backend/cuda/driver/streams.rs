@@ -1,12 +1,12 @@
-//! Which stream does what: programs have one; what is copied to the device or from it has one each way, so that a batch comes
-//! and a loss goes while a program runs. Events say who waits for whom:
+//! The streams: one for programs, and one each way for copies to and from the device, so that a batch comes and a loss goes
+//! while a program runs. Events order them:
 //!
-//! * a program, and what others put on its stream, waits for every copy to the device that was asked for before;
-//! * a copy waits for what others put on the programs' stream before, and one from the device for those to it. It does not wait for
-//!   programs: who copies has memory that none has written or will read before the copy is done;
-//! * collectives have a stream, too: one waits for what its program did before, and the program for it where it needs its result.
+//! * a program, and work that others put on its stream, waits for all previous copies to the device;
+//! * a copy waits for previous work that others put on the programs' stream, and one from the device for those to it. It does not
+//!   wait for programs: none has written or will read the copied memory before the copy is done;
+//! * collectives have a stream, too: one waits for its program's previous work, and the program for it where it needs its result.
 //!
-//! **Invariant:** memory that was used by one of these and given back is good for any other at once.
+//! **Invariant:** memory that one of these used and freed can be used by any other at once.
 
 use super::api::Handle;
 use super::context::{Context, NO_TIMING, StreamLock};
@@ -16,14 +16,14 @@ use crate::error::Result;
 
 pub struct Streams {
     staging: Staging,
-    /// To the device, from it: the programs' own where everything is on one stream.
+    /// Streams of copies to the device and from it: that of programs where there is only one stream.
     up: Handle,
     down: Handle,
-    /// Of collectives.
+    /// Stream of collectives.
     side: Handle,
-    /// The last copy to the device is done.
+    /// Event: the last copy to the device is done.
     uploaded: Handle,
-    /// What others put on the programs' stream is done.
+    /// Event: the work that others put on the programs' stream is done.
     others: Handle,
 }
 
@@ -53,34 +53,34 @@ impl Streams {
         self.staging.read(context, &Order { stream: self.down, after, done: None }, address, to)
     }
 
-    /// In the order of programs.
+    /// Copies to the device, in the order of programs.
     pub fn write(&self, context: &Context, from: &[u8], address: usize) -> Result<()> {
         let order = Order { stream: context.stream, after: &[], done: None };
         self.staging.write(context, &order, from, address)
     }
 
-    /// Likewise.
+    /// Copies from the device, in the order of programs.
     pub fn read(&self, context: &Context, address: usize, to: &mut [u8]) -> Result<()> {
         let order = Order { stream: context.stream, after: &[], done: None };
         self.staging.read(context, &order, address, to)
     }
 
-    /// Lets what is put on the programs' stream come after all copies to the device so far.
+    /// Makes later work on the programs' stream wait for all copies to the device so far.
     pub fn follow_uploads(&self, context: &Context, stream_lock: &StreamLock) -> Result<()> {
         context.follow(context.stream, self.uploaded, stream_lock)
     }
 
-    /// Does `work` of others, which puts something on the programs' stream.
+    /// Calls `work` of others, which puts work on the programs' stream.
     pub fn queue(&self, context: &Context, work: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let stream_lock = context.lock_stream()?;
         stream_lock.must_not_capture("call the program")?;
         self.follow_uploads(context, &stream_lock)?;
         let worked = work();
-        // What failed may have begun.
+        // Failed work may have begun.
         worked.and(context.record(self.others, context.stream, &stream_lock))
     }
 
-    /// See [`super::super::device::Device::on_side_stream`]: the event that what `work` put there is done. `location` is that of
+    /// See [`super::super::device::Device::on_side_stream`]. Returns the event that this work is done. `location` is that of
     /// programs.
     pub fn on_side_stream(
         &self,
@@ -108,7 +108,7 @@ impl Streams {
         joined
     }
 
-    /// Gives everything back. The context's work is done.
+    /// Releases everything. The context's work must be done.
     pub fn close(&self, context: &Context) {
         self.staging.close(context);
         [self.uploaded, self.others].iter().for_each(|event| context.drop_event(*event));

@@ -1,4 +1,4 @@
-//! How a kernel gets at the elements of an operand.
+//! How a kernel accesses the elements of an operand.
 
 use super::KernelArg;
 use super::write::{Writer, compute_type, raw, stored};
@@ -6,32 +6,32 @@ use crate::plan::{MemRef, Operand};
 use crate::shape::{Dims, numel};
 use std::fmt::Write;
 
-/// The points that a kernel goes through, in row-major order.
+/// The points that a kernel iterates over, in row-major order.
 pub struct Space {
-    /// At least one.
+    /// At least one dimension.
     pub sizes: Dims,
     /// Whether some index or offset needs 64 bits.
     pub wide: bool,
 }
 
-/// How an operand lies over a space.
+/// How an operand's offsets follow from the points of a space.
 pub struct Walk {
     /// For every dimension of the space.
     strides: Vec<Stride>,
-    /// Point `i` of the space is element `i`.
+    /// Whether point `i` of the space is element `i`.
     linear: bool,
 }
 
-/// One operand.
+/// An operand as a kernel accesses it.
 pub struct Access {
     /// Its element type in the text: as stored, or bits where elements are only moved.
     pub element: &'static str,
     pub compute_type: &'static str,
     mem: MemRef,
-    /// The word of its first element's address; of the first index for `Index`.
+    /// The argument with its first element's address; with the first index for `Index`.
     base: String,
     pub walk: Walk,
-    /// Whether `V` neighbours can be had at once.
+    /// Whether `V` neighbours can be accessed at once.
     packs: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct Access {
 enum Stride {
     Zero,
     One,
-    /// A word.
+    /// By a number or an argument, as text.
     By(String),
 }
 
@@ -86,7 +86,7 @@ impl Space {
 }
 
 impl Walk {
-    /// By the strides over the dimensions of `space`.
+    /// `strides` are over the dimensions of `space`.
     pub fn new(writer: &mut Writer, space: &Space, strides: &[i64]) -> Walk {
         let mut dense = 1;
         let linear = space.sizes.iter().zip(strides).rev().all(|(&size, &stride)| {
@@ -103,12 +103,12 @@ impl Walk {
         Walk { strides: strides.iter().map(stride).collect(), linear }
     }
 
-    /// Every point has the same element.
+    /// Whether every point has the same element.
     pub fn is_constant(&self) -> bool {
         self.strides.iter().all(|s| *s == Stride::Zero)
     }
 
-    /// Whether offsets come from coordinates.
+    /// Whether offsets are computed from coordinates.
     pub fn needs_coordinates(&self) -> bool {
         !self.is_constant() && !self.linear
     }
@@ -129,7 +129,7 @@ impl Walk {
         self.strides.iter().enumerate().filter_map(term).collect::<Vec<_>>().join(" + ")
     }
 
-    /// From the offset of a point to that of the `e`-th after it in the last dimension.
+    /// Distance from the offset of a point to that of the `e`-th after it in the last dimension.
     fn step(&self, at: &str) -> String {
         match self.strides.last() {
             Some(Stride::By(kernel_arg)) if !self.linear => format!("e * ({at}){kernel_arg}"),
@@ -140,8 +140,8 @@ impl Walk {
 }
 
 impl Access {
-    /// `strides` are the operand's over the dimensions of `space`; `pack` neighbours of the last are wanted at once,
-    /// from points that are also moved by `others`.
+    /// `strides` are the operand's over the dimensions of `space`; `pack` neighbours along the last are accessed at once, from
+    /// points that also move by the strides `others`.
     pub fn new(
         writer: &mut Writer,
         operand: &Operand,
@@ -156,7 +156,7 @@ impl Access {
             MemRef::Scalar(_) => writer.kernel_arg(KernelArg::At(operand.mem, 0)),
             _ => writer.kernel_arg(KernelArg::of(operand)),
         };
-        // A slot is one number everywhere, whatever the layout says.
+        // A slot has the same number at every point, regardless of the layout.
         let none = Dims::from_elem(0, strides.len());
         let is_slot = matches!(operand.mem, MemRef::Scalar(_));
         let strides = if is_slot { &none } else { strides };
@@ -182,8 +182,8 @@ impl Access {
         format!("*({})", self.pointer(offset))
     }
 
-    /// Declares `x`, the held elements of `V` (the text's own name) points from `offset` on: an array, or one for all if
-    /// they are.
+    /// Declares `x`, the elements, in the compute type, of `V` (a name in the text) points from `offset` on: an array, or one
+    /// value for all if they are equal.
     pub fn load(&self, x: &str, offset: &str, at: &str) -> String {
         let Access { compute_type, base, element, .. } = self;
         let one = |step: &str| match self.mem {
@@ -202,12 +202,12 @@ impl Access {
         format!("    {compute_type} {x}[V];\n    {load}\n")
     }
 
-    /// How lane `e` of what [`Access::load`] declared is named.
+    /// The text of lane `e` of the declaration by [`Access::load`].
     pub fn lane(&self, x: &str) -> String {
         if self.walk.is_constant() { x.into() } else { format!("{x}[e]") }
     }
 
-    /// Writes the array `y`, of `V` points from `offset` on.
+    /// Stores the array `y` to `V` points from `offset` on.
     pub fn store(&self, y: &str, offset: &str, at: &str) -> String {
         let target = format!("({}*){} + ({offset})", self.element, self.base);
         if self.packs {
@@ -218,8 +218,8 @@ impl Access {
     }
 }
 
-/// How many neighbours of the last dimension a thread takes: as many as make 16 bytes of the largest element, if all
-/// that lies densely divides so.
+/// Number of neighbours along the last dimension that a thread takes: as many as make 16 bytes of the largest dense
+/// element, at most 8, and fewer if they do not divide the dimension.
 pub fn pack(space: &Space, operands: &[&Operand], strides: &[Dims]) -> i64 {
     let last = space.sizes.len() - 1;
     let dense = operands.iter().zip(strides).filter(|(o, s)| {
@@ -228,7 +228,7 @@ pub fn pack(space: &Space, operands: &[&Operand], strides: &[Dims]) -> i64 {
     let sizes: Vec<usize> = dense.map(|(o, _)| o.dtype.size()).collect();
     let Some(largest) = sizes.iter().max() else { return 1 };
     let mut pack = (16 / largest).clamp(1, 8) as i64;
-    // In one dimension, what is left over is done one by one.
+    // In one dimension, the remainder is done one by one.
     while last > 0 && space.sizes[last] % pack != 0 {
         pack /= 2;
     }

@@ -14,14 +14,14 @@ const FRAGMENTS: &str = concat!(
     include_str!("../../../../cuda/mma.cuh"),
     include_str!("../../../../cuda/attention_mma.cuh")
 );
-/// The widest heads that registers have room for, and that they have with tensor cores.
+/// The widest heads that fit in registers, and that fit with tensor cores.
 const WIDEST: i64 = 256;
 const WIDEST_FRAGMENTS: i64 = 128;
 /// Rows of a block's tile with tensor cores.
 const TILE: i64 = 64;
 
-/// What forward and backward have in common: the attributes, and the sizes of q `[b, h, t, d]`, k `[b, g, s, d]` and
-/// v `[b, g, s, e]`.
+/// Parameters that forward and backward have in common: the attributes, and the sizes of q `[b, h, t, d]`, k `[b, g, s, d]`
+/// and v `[b, g, s, e]`.
 struct Problem<'a> {
     dtype: DType,
     batches: i64,
@@ -47,7 +47,7 @@ pub fn attention(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> Optio
     kernel_args.extend([KernelArg::of(&writes[0]), KernelArg::of(&writes[1])]);
     let mut tasks = Tasks::default();
     let kernel = if problem.suits_fragments(reads[..3].iter().chain(&writes[..1])) {
-        // Masks and dropout want registers of their own.
+        // Masks and dropout need registers of their own.
         let is_bare = problem.bias.is_none() && problem.dropout == 0.0;
         let keys = if is_bare || problem.d.max(problem.e) <= 64 { 8 } else { 4 };
         problem.fragments("attention_mma", &format!("1, {keys}"), TILE, 2 * 8 * keys)
@@ -144,7 +144,7 @@ impl<'a> Problem<'a> {
         (readable && problem.d.max(problem.e) <= WIDEST).then_some(problem)
     }
 
-    /// Rows of a tile: as many as four tiles of shared memory have room for on any device.
+    /// Rows of a tile, such that four tiles fit in shared memory on any device.
     fn tile(&self) -> i64 {
         let width = self.d.max(self.e) * if self.dtype == DType::F64 { 2 } else { 1 };
         match width {
@@ -154,14 +154,14 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The words that all kernels begin with.
+    /// The leading arguments of all kernels.
     fn kernel_args(&self) -> Vec<KernelArg> {
         let mut kernel_args = [self.heads, self.groups, self.queries, self.keys, self.d, self.e]
             .map(KernelArg::number)
             .to_vec();
         let kept = 1.0 / (1.0 - self.dropout);
         kernel_args.extend([self.scale, kept].map(|value| KernelArg::Number(value.to_bits())));
-        // A uniform number is a multiple of 2^-24.
+        // Uniform random numbers are multiples of 2^-24.
         kernel_args.push(KernelArg::number((self.dropout * f64::from(1 << 24)).ceil() as i64));
         kernel_args.extend([KernelArg::of(self.seed), KernelArg::of(self.offset)]);
         let Some(bias) = self.bias else {
@@ -176,7 +176,7 @@ impl<'a> Problem<'a> {
         kernel_args
     }
 
-    /// Whether all rows are of 16-byte pieces, which tensor cores' tiles are made of.
+    /// Whether the kernels for tensor cores apply: half types in rows of 16-byte pieces, which their tiles are made of.
     fn suits_fragments<'o>(&self, operands: impl Iterator<Item = &'o Operand>) -> bool {
         let is_whole = |n: &i64| n % 8 == 0;
         let lies_well =
@@ -188,13 +188,13 @@ impl<'a> Problem<'a> {
             && { operands }.all(lies_well)
     }
 
-    /// What all templates begin with.
+    /// The leading arguments of all templates.
     fn template(&self) -> String {
         let bias = self.bias.map_or("void", |bias| stored(bias.dtype));
         format!("{}, {bias}, {}, {}", stored(self.dtype), self.causal, self.dropout > 0.0)
     }
 
-    /// With so many numbers in shared memory.
+    /// A kernel of `cuda/attention.cuh` with this many `numbers` in shared memory.
     fn plain(&self, label: &'static str, numbers: i64) -> Kernel {
         let (tile, columns) = (self.tile(), self.d.max(self.e).max(32) as u64);
         let columns = columns.next_power_of_two() / 8;
@@ -209,7 +209,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// With so many rows in shared memory: those of the block's tile, and those of the tiles it goes through.
+    /// A kernel for tensor cores. Shared memory has `own` rows of the block's tile and `others` of the tiles it goes through.
     fn fragments(&self, label: &'static str, sizes: &str, own: i64, others: i64) -> Kernel {
         let width = if self.d.max(self.e) <= 64 { 64 } else { WIDEST_FRAGMENTS };
         Kernel {
@@ -222,7 +222,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// A block for every tile of `rows` rows of every head.
+    /// Appends a launch with a block for every tile of `rows` rows of every head.
     fn push(
         &self,
         kernel: Kernel,
@@ -238,7 +238,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// An operand `[b, h, rows, width]` as the header has it.
+/// Arguments of an operand `[b, h, rows, width]`, in the header's order.
 fn heads(operand: &Operand) -> [KernelArg; 4] {
     let stride = |d: usize| KernelArg::number(operand.layout.strides[d]);
     [KernelArg::of(operand), stride(0), stride(1), stride(2)]

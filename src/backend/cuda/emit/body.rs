@@ -9,8 +9,8 @@ use crate::op::{Attr, Class, Op};
 use crate::plan::{Instr, LoopBody};
 use std::fmt::Write;
 
-/// The statements of a loop body whose reads are named by `reads` (expressions); register `n` is `r{n}` after them. `step`
-/// is the word that names the step where something may fail.
+/// The statements of a loop body whose reads are the expressions `reads`; they define register `n` as `r{n}`. `step` is the
+/// argument with the number of the step, for failures.
 pub fn statements(body: &LoopBody, reads: &[String], step: &str) -> Result<String> {
     let mut text = String::new();
     for (n, (read, dtype)) in reads.iter().zip(&body.reads).enumerate() {
@@ -53,7 +53,7 @@ fn expression(instr: &Instr) -> Result<String> {
     })
 }
 
-/// A number as a held element of a dtype, bit for bit.
+/// The expression for a number in a dtype's compute type, bit for bit.
 fn literal(value: f64, dtype: DType) -> String {
     match dtype {
         DType::F64 => format!("bits_as<f64>({:#x}ull)", value.to_bits()),

@@ -11,7 +11,7 @@ use crate::shape::numel;
 use std::fmt::Write;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The launch of an operator on dense operands. `args` are as recorded: `reads` are what they stand for.
+/// The launch of an operator on dense operands. `args` are as recorded; `reads` are the operands that they refer to.
 pub fn custom_op(
     op: &HostOp,
     form: &CudaForm,
@@ -41,7 +41,7 @@ struct Call {
 }
 
 impl Call {
-    /// An argument, as the text names it: a `u64`.
+    /// Adds an argument; returns its name in the text, a `u64`.
     fn kernel_arg(&mut self, kernel_arg: KernelArg) -> String {
         self.kernel_args.push(kernel_arg);
         format!("a.at[{}]", self.kernel_args.len() - 1)
@@ -70,7 +70,7 @@ impl Call {
         }
     }
 
-    /// `access` is "const " for what is only read.
+    /// `access` is "const " for tensors that are only read.
     fn tensor(&mut self, access: &str, operand: &Operand) {
         let element = match operand.dtype {
             DType::Bool => "bool",
@@ -114,8 +114,8 @@ impl Call {
     }
 }
 
-/// The program's text in a namespace of the kernel's own, where its names hide the prelude's, and the kernel. Errors of the
-/// compiler say the operator's name and the text's own lines.
+/// The program's text in a namespace of the kernel's own, where its names hide the prelude's, and the kernel. Compiler
+/// errors refer to the operator's name and the text's own lines.
 fn source(op: &HostOp, form: &CudaForm, call: &Call) -> Source {
     let (kernel_args, shown) = (call.kernel_args.len(), op.name.escape_default().to_string());
     let whole = |name: &str| {

@@ -1,4 +1,4 @@
-//! Products of groups of floats.
+//! Grouped products of floats.
 
 use super::write::{Writer, stored};
 use super::{KernelArg, Tasks};
@@ -32,7 +32,7 @@ pub fn grouped_matmul(reads: &[Operand], write: &Operand) -> crate::error::Resul
     }
     let across = (n as u64).div_ceil(TILE as u64);
     let down = (m as u64).div_ceil(TILE as u64);
-    // A group of rows, and what is in none, may leave the last tile before it unfilled.
+    // Each group of rows, and the rows in no group, may leave the last tile before it unfilled.
     let (name, tiles) = match by_row {
         true => ("grouped_rows", m as u64 / TILE as u64 + groups as u64 + 1),
         false => ("grouped_terms", down * groups as u64),

@@ -1,5 +1,5 @@
-//! Primitives that read or write where indices say. Where a result is the only copy of what it overwrites, indices are
-//! checked by a launch of their own first.
+//! Primitives that read or write at indices. Where a result overwrites the only copy of a donor's value, a separate launch
+//! checks the indices first.
 
 use super::access::{Space, Walk};
 use super::write::{Writer, raw, stored};
@@ -10,14 +10,14 @@ use crate::op::index::Reduction;
 use crate::plan::Operand;
 use crate::shape::{Layout, collapse, contiguous_strides, numel};
 
-/// What every one of these needs to know of its step.
+/// The step of a primitive with indices.
 #[derive(Clone, Copy)]
 pub struct IndexedStep<'a> {
     pub axis: usize,
     pub reads: &'a [Operand],
     pub write: &'a Operand,
     pub step: usize,
-    /// Whether the result is the only copy of what it overwrites.
+    /// Whether the result overwrites the only copy of a donor's value.
     pub overwrites_donor: bool,
     /// Whether the memory of the first operand is donated to the result.
     pub in_place: bool,
@@ -28,7 +28,7 @@ fn around(sizes: &[i64], axis: usize) -> [i64; 3] {
     [numel(&sizes[..axis]), sizes[axis], numel(&sizes[axis + 1..])]
 }
 
-/// Blocks of so many threads, the last of which may have some to spare.
+/// Number of blocks for these threads; the last block may have some to spare.
 pub fn blocks(threads: i64) -> u64 {
     (threads as u64).div_ceil(u64::from(BLOCK))
 }
@@ -45,7 +45,7 @@ pub fn take(indexed: IndexedStep) -> Result<Tasks> {
     if indexed.overwrites_donor {
         tasks.tasks.push(check(&indexed, index, size));
     }
-    // As many bytes at once as divide a line and where it begins.
+    // Moves as many bytes at once as divide a line and its beginning.
     let bytes = inner * x.dtype.size() as i64;
     let begins = x.layout.offset * x.dtype.size() as i64;
     let even = |n: &i64| bytes % n == 0 && begins % n == 0;
@@ -124,7 +124,7 @@ pub fn gather(indexed: IndexedStep) -> Result<Tasks> {
     Ok(tasks)
 }
 
-/// The points of an index, and how an operand lies along them, but for the axis.
+/// The points of an index, and an operand's offsets at them, except along the axis.
 fn beside(writer: &mut Writer, index: &Layout, operand: &Operand, axis: usize) -> (Space, Walk) {
     let points = Layout::contiguous(&index.sizes);
     let mut strides = operand.layout.strides.clone();
@@ -138,7 +138,7 @@ fn beside(writer: &mut Writer, index: &Layout, operand: &Operand, axis: usize) -
     (space, walk)
 }
 
-/// `(base, index, x)`, see `Op::IndexAdd`, of a base that is in the result already.
+/// `(base, index, x)`, see `Op::IndexAdd`. Copies the base to the result, unless it is there already.
 pub fn index_add(indexed: IndexedStep) -> Result<Tasks> {
     let [base, index, x] = indexed.reads else {
         return crate::internal!("index_add of other than three");
@@ -198,12 +198,12 @@ pub fn index_add(indexed: IndexedStep) -> Result<Tasks> {
     Ok(tasks)
 }
 
-/// Lines that keep a device busy with a thread for each, and places of a line that are worth a block.
+/// Number of lines that keep a device busy with a thread for each, and places of a line that are worth a block.
 const MANY_LINES: i64 = 1 << 17;
 const LONG_LINE: i64 = 64;
 
-/// `(base, index, x)`, see `Op::Scatter`: along the axis everything happens in order, so that of equal indices the last wins,
-/// and reductions are always the same. A thread goes along, or a block.
+/// `(base, index, x)`, see `Op::Scatter`: updates along the axis happen in order, so that the last of equal indices wins, and
+/// reductions are deterministic. A thread or a block processes each line.
 pub fn scatter(indexed: IndexedStep, how: Reduction) -> Result<Tasks> {
     let [base, index, x] = indexed.reads else {
         return crate::internal!("scatter of other than three");
@@ -222,7 +222,7 @@ pub fn scatter(indexed: IndexedStep, how: Reduction) -> Result<Tasks> {
         Reduction::Max => Some("op_max"),
         Reduction::Min => Some("op_min"),
     };
-    // Reductions of half types are made in f32, beside the result.
+    // Reductions of half types are made in f32, in scratch memory.
     let apart = joined.is_some() && base.dtype.is_float() && base.dtype.size() == 2 && count > 0;
     let layout = Layout::contiguous(&base.layout.sizes);
     let sums = match apart {

@@ -14,8 +14,8 @@ use crate::shape::{Dims, Layout, collapse};
 use smallvec::smallvec;
 use std::fmt::Write;
 
-/// `Kernel::Map` as step number `step`. With `overwrites_donor`, some result is the only copy of what it overwrites, so that
-/// whether the step fails is found out by a launch of its own.
+/// `Kernel::Map` as step number `step`. With `overwrites_donor`, some result overwrites the only copy of a donor's value, so a
+/// separate launch first finds out whether the step fails.
 pub fn map(
     body: &LoopBody,
     reads: &[Operand],
@@ -34,7 +34,7 @@ pub fn map(
     Ok(tasks)
 }
 
-/// `to` becomes `from`, element by element; both have the same sizes and dtype.
+/// Copies `from` to `to`, element by element; both have the same sizes and dtype.
 pub fn copy(from: &Operand, to: &Operand) -> Result<Tasks> {
     let body = LoopBody {
         sizes: to.layout.sizes.clone(),
@@ -45,7 +45,7 @@ pub fn copy(from: &Operand, to: &Operand) -> Result<Tasks> {
     map(&body, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
 }
 
-/// `to` becomes `from` as `to`'s dtype, which has arithmetic; both have the same sizes.
+/// Casts `from` to the dtype of `to`, which has arithmetic; both have the same sizes.
 pub fn cast(from: &Operand, to: &Operand) -> Result<Tasks> {
     if from.dtype == to.dtype {
         return copy(from, to);
@@ -63,7 +63,7 @@ pub fn cast(from: &Operand, to: &Operand) -> Result<Tasks> {
     map(&body, std::slice::from_ref(from), std::slice::from_ref(to), 0, false)
 }
 
-/// `to` becomes zeros.
+/// Fills `to` with zeros.
 pub fn zeros(to: &Operand) -> Result<Tasks> {
     let zero = Instr {
         op: Op::ConstInt,
@@ -134,7 +134,7 @@ fn kernel(
     Ok(writer.finish_item(label, blocks((space.numel() as u64).div_ceil(width as u64) as i64)))
 }
 
-/// What a kernel's result, read 0 of a loop body, goes through before it is stored. `reads` are the body's others.
+/// The loop body that a kernel's result, its read 0, goes through before it is stored. `reads` are the body's other reads.
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a> {
     pub body: &'a LoopBody,
@@ -143,14 +143,14 @@ pub struct Epilogue<'a> {
 }
 
 impl Epilogue<'_> {
-    /// Before a kernel over rows of `n`: the body as a function. Returned is what calls it, with a position and up to `width`
-    /// neighbours of the result, which begin where their number divides the place.
+    /// Writes the body as a function before a kernel over rows of `n`. Returns a lambda that calls it with a position and up to
+    /// `width` neighbours of the result, whose number divides the position.
     pub fn write(&self, writer: &mut Writer, width: i64, n: i64) -> Result<String> {
         let operands: Vec<&Operand> = self.reads.iter().chain(self.writes).collect();
         let (space, strides) = space_of(&self.body.sizes, &operands);
         let last = space.sizes[space.sizes.len() - 1];
         let whole = last % n == 0 || last % width == 0;
-        // Else neighbours begin between two places of a row where they could be had at once.
+        // Otherwise neighbours begin between the places of a row where they could be accessed at once.
         let pack = if space.sizes.len() == 1 || last % width == 0 { width } else { 1 };
         let mut access = |(operand, strides): (&&Operand, &Dims)| {
             Access::new(writer, operand, &space, (strides, &[]), pack, false)
@@ -174,8 +174,8 @@ impl Epilogue<'_> {
     }
 }
 
-/// What the function of a point is given: the `result` of something, of that dtype, for read 0 of the body; its elements
-/// of the `tiled` among the others.
+/// Parameters of the function of a point: the `result` of a kernel, of that dtype, for read 0 of the body; the elements of
+/// the `tiled` among the other reads.
 #[derive(Clone, Copy)]
 struct PointInputs<'a> {
     result: Option<DType>,

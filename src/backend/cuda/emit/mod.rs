@@ -1,8 +1,8 @@
-//! Steps of a plan as CUDA C++: what is launched, with which arguments.
+//! Steps of a plan as CUDA C++: the kernels that are launched, and their arguments.
 //!
 //! **Invariant:** text in, text out: nothing here knows a device. Sizes and strides are arguments, so kernels of one
-//! structure are one text; what the text depends on is which strides are 0 or 1, what divides by a vector's width, and
-//! whether 32 bits hold every index.
+//! structure share one text, which depends only on which strides are 0 or 1, which sizes and strides are multiples of a
+//! vector's width, and whether 32 bits hold every index.
 
 mod access;
 mod attention;
@@ -33,18 +33,17 @@ use crate::op::{Arity, Row};
 use crate::plan::{MemRef, Operand};
 use std::sync::LazyLock;
 
-/// A kernel, without the prelude that stands in front of all ([`prelude`]): `extern "C"`, of one parameter, a
-/// `Words<kernel_args>`.
+/// A kernel, without the [`prelude`] that precedes all kernels: `extern "C"`, with one parameter, a `Words<kernel_args>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Says what it is and, by a hash, which: equal names are equal texts.
+    /// A label and a hash of the text: equal names are equal texts.
     pub name: String,
     pub text: String,
     pub kernel_args: usize,
 }
 
-/// Device code that sources use: hand-written, but for what primitives are functions of CUDA's library. `DEVICE` and
-/// `UNROLL` are what the compiler at hand calls them.
+/// Device code that sources use: hand-written, except for primitives that are functions of CUDA's library. `DEVICE` and
+/// `UNROLL` are defined for the compiler in use.
 pub fn prelude() -> &'static str {
     static PRELUDE: LazyLock<String> = LazyLock::new(|| {
         [
@@ -65,7 +64,7 @@ pub fn prelude() -> &'static str {
     &PRELUDE
 }
 
-/// `op_` and the name of a primitive, for floats.
+/// The functions `op_{name}` of a primitive, for floats.
 fn library_function(row: &Row) -> String {
     let (name, function) = (row.name, row.cuda);
     let of = |dtype: &str, suffix: &str| {
@@ -80,20 +79,20 @@ fn library_function(row: &Row) -> String {
     of("f32", "f") + &of("f64", "")
 }
 
-/// What stands before the prelude when NVRTC compiles it.
+/// Text before the prelude when NVRTC compiles it.
 pub const NVRTC: &str = include_str!("../../../../cuda/nvrtc.cuh");
 
 /// One argument: 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelArg {
     Number(u64),
-    /// Address of a reference, and bytes behind it. A `Scalar` is the address of its slot.
+    /// Address of a reference, plus an offset in bytes. A `Scalar` is the address of its slot.
     At(MemRef, u64),
     /// Address of the run's status block.
     Status,
-    /// Address of scratch memory of the program, and bytes behind it. Steps share it.
+    /// Address of the program's scratch memory, plus an offset in bytes. Steps share it.
     Scratch(u64),
-    /// Address of the program's table of arguments, and bytes behind it.
+    /// Address of the program's table of arguments, plus an offset in bytes.
     Table(u64),
 }
 
@@ -120,7 +119,7 @@ pub struct Shape {
     pub shared: u32,
 }
 
-/// A launch.
+/// A launch of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     pub source: Source,
@@ -128,17 +127,17 @@ pub struct Task {
     pub shape: Shape,
 }
 
-/// What a step is made of, and the bytes of scratch memory that it wants.
+/// The launches of a step, and the bytes of scratch memory that it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
     pub tasks: Vec<Task>,
     pub scratch: u64,
 }
 
-/// A reference that is in no plan: an operand of the emitter's own in scratch memory.
+/// A reference that no plan contains: an operand of the emitter's own in scratch memory.
 pub const SCRATCH: MemRef = MemRef::Output(u32::MAX);
 
-/// Blocks that keep a large device busy. A number of ours, not the device's: bits do not depend on the device then.
+/// Number of blocks that keep a large device busy. It is not the device's own number, so that bits do not depend on the device.
 const BUSY: i64 = 264;
 /// Threads of a block.
 const BLOCK: u32 = 256;

@@ -1,9 +1,9 @@
-//! Reductions with the loop body that makes what is reduced.
+//! Reductions with the loop body that computes the reduced values.
 //!
-//! A block's threads are lanes over the kept points times lanes over the reduced ones. *Rows*: what lies together is
-//! reduced, so neighbouring threads take neighbouring reduced points. *Columns*: what lies together is kept, so they
+//! A block's threads are lanes over the kept points times lanes over the reduced ones. *Rows*: contiguous points are
+//! reduced, so neighbouring threads take neighbouring reduced points. *Columns*: contiguous points are kept, so they
 //! take neighbouring kept points. Where that makes too few blocks the reduced points are split, and a second kernel
-//! joins the parts. All is joined in an order that depends on the shape alone, and so do the bits.
+//! joins the parts. The order of joining depends on the shape alone, and so do the bits.
 
 use super::access::{Access, Space, Walk, pack};
 use super::body::statements;
@@ -18,23 +18,23 @@ use std::fmt::Write;
 
 /// Bytes of the largest part: a number and its index.
 const LARGEST_PART: u64 = 16;
-/// Independent sums of a thread.
+/// Number of independent sums of a thread.
 const ABREAST: i64 = 4;
 /// Points that are worth a block.
 const SHARE: i64 = 4096;
-/// So many of these are worth another kernel, which joins them.
+/// Number of such shares that are worth another kernel, which joins them.
 const LEAST_SHARES: i64 = 4;
 /// Most threads of a block along the kept points in columns: a warp, which then reads whole lines.
 const BROAD: i64 = 32;
 
-/// How a reduction is laid over threads.
+/// How a reduction is mapped to threads.
 struct Lanes {
     kept: i64,
     reduced: i64,
     rows: bool,
-    /// Parts of the reduced points.
+    /// Number of parts of the reduced points.
     splits: i64,
-    /// Reduced points of a part: a multiple of what a thread takes at once.
+    /// Reduced points of a part: a multiple of the number that a thread takes at once.
     part: i64,
     /// Neighbours that a thread takes at once: reduced ones in rows, kept ones in columns.
     width: i64,
@@ -121,7 +121,7 @@ impl Lanes {
     fn new(kept: i64, reduced: i64, rows: bool, width: i64) -> Lanes {
         let mut lanes = Lanes { kept, reduced, rows, splits: 1, part: reduced, width };
         let blocks = lanes.blocks() as i64;
-        // Of them, reduced ones: a thread has some of each of its sums.
+        // Reduced points of a share: a thread has some for each of its sums.
         let share = (SHARE / lanes.each()).max(2 * lanes.deep() * ABREAST);
         if blocks < BUSY && reduced >= LEAST_SHARES * share {
             lanes.splits = (BUSY / blocks).min(reduced / share).max(1);
@@ -159,19 +159,19 @@ impl Lanes {
     }
 }
 
-/// What is reduced.
+/// The values to reduce.
 pub struct Value<'a> {
     pub body: &'a LoopBody,
-    /// Its operands over the points that neighbouring threads take.
+    /// The body's operands over the points that neighbouring threads take.
     pub near: &'a [Access],
-    /// How they lie over the other points.
+    /// Their offsets over the other points.
     pub far: &'a [Walk],
     pub across: &'a Space,
     pub along: &'a Space,
 }
 
 impl Value<'_> {
-    /// The function that puts what is reduced into `x[V]`: in rows at kept point `k` and reduced points `r + e`, in
+    /// The function that computes the values to reduce into `x[V]`: in rows at kept point `k` and reduced points `r + e`, in
     /// columns at kept points `k + e` and reduced point `r`.
     pub fn text(&self, rows: bool, step: &str, writer: &mut Writer) -> Result<String> {
         let Value { body, near, far, across, along } = self;
@@ -200,7 +200,7 @@ impl Value<'_> {
     }
 }
 
-/// The dtype of what a loop body gives to a reduction.
+/// The dtype of the values that a loop body passes to a reduction.
 pub fn reduced_type(body: &LoopBody) -> DType {
     let result = body.results[0] as usize;
     match result.checked_sub(body.reads.len()) {
@@ -209,10 +209,10 @@ pub fn reduced_type(body: &LoopBody) -> DType {
     }
 }
 
-/// What is folded and where it goes.
+/// A fold and its destination.
 struct Fold<'a> {
     op: Op,
-    /// The type of what is reduced.
+    /// The type of the reduced values.
     compute_type: &'static str,
     write: &'a Operand,
     splits: i64,
@@ -247,7 +247,7 @@ impl Fold<'_> {
         writer.line(format!("const i64 begin = split * (i64){part};"));
         writer.line(format!("const i64 last = begin + (i64){part};"));
         writer.line(format!("const i64 end = last < (i64){reduced} ? last : (i64){reduced};"));
-        // Some independent sums: loads that do not wait for each other, and fewer additions in a row.
+        // Independent sums: loads do not wait for each other, and chains of additions are shorter.
         writer.line(format!("Part sums[{ABREAST}][{side}];"));
         writer.line(format!(
             "UNROLL for (int e = 0; e < {ABREAST} * {side}; e++) sums[e / {side}][e % {side}] = Fold::neutral();"
@@ -289,8 +289,8 @@ impl Fold<'_> {
         writer.finish_item(self.op.name(), lanes.blocks() * lanes.splits as u64)
     }
 
-    /// Joins what the threads of a block have in `mine`, half of them with the other half, until those with `deep == 0` have
-    /// all.
+    /// Joins the parts `mine` of a block's threads, one half with the other half, until the threads with `deep == 0` have
+    /// everything.
     fn halves(writer: &mut Writer, deep: i64, broad: i64, side: i64) {
         writer.line(format!("for (int half = {}; half > 0; half /= 2) {{", deep / 2));
         writer.line("    __syncthreads();");

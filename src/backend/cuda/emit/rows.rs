@@ -1,4 +1,4 @@
-//! Softmax and its kin, normalisation and their gradients: kernels of `cuda/rows.cuh`, over the rows of dense matrices.
+//! Softmax and its variants, normalisation and their gradients: kernels of `cuda/rows.cuh`, over the rows of dense matrices.
 //! An operand may be of a half type where the others are f32.
 
 use super::map::Epilogue;
@@ -13,7 +13,7 @@ use crate::plan::Operand;
 const HEADER: &str = include_str!("../../../../cuda/rows.cuh");
 const WARP: i64 = 32;
 
-/// How rows are dealt to threads; `G`, `V` and `N` of the header. No packs: rows too long to be kept.
+/// How rows are dealt to threads; `G`, `V` and `N` of the header. Rows too long to be kept in registers have no packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Deal {
     rows: i64,
@@ -23,15 +23,15 @@ struct Deal {
     packs: i64,
 }
 
-/// Where the rows of a result go.
+/// The destination of a result's rows.
 #[derive(Clone, Copy)]
 pub enum To<'a> {
     Memory(&'a Operand),
     Epilogue(Epilogue<'a>),
 }
 
-/// `op` over the last axis of `reads[0]`; one of those named in the header's words. Its first result goes `to`, `others`
-/// are the others.
+/// `op` over the last axis of `reads[0]`; one of those that the header has kernels for. Its first result goes `to` a
+/// destination, `others` are the other results.
 pub fn rows(
     op: Op,
     attrs: &[Attr],
@@ -66,8 +66,8 @@ impl To<'_> {
 }
 
 impl Deal {
-    /// For what is computed as rows of `dtype`, whatever half type some of the `matrices` have: so the sums do not depend on
-    /// that. `columns` are those of which norms have one row for all (`Some`, though there be none).
+    /// For rows computed in `dtype`, regardless of the half type of some of the `matrices`: so the sums do not depend on that.
+    /// `columns` are the operands of norms that are the same for all rows (`Some`, even if there are none).
     fn new(dtype: DType, matrices: &[&Operand], columns: Option<&[&Operand]>) -> Deal {
         let sizes = &matrices[0].layout.sizes;
         let n = sizes.last().copied().unwrap_or(1);
@@ -79,7 +79,7 @@ impl Deal {
         let widths = || [8, 4, 2, 1].into_iter().filter(|&width| width <= whole);
         let width = widths().find(divides).unwrap_or(1);
         let count = (n as u64).div_ceil(width as u64) as i64;
-        // Registers are 4 bytes wide; elements of f64 take two as they are and two more where they are summed.
+        // Registers are 4 bytes wide; elements of f64 take two as stored and two more where they are summed.
         let most = if dtype == DType::F64 { 16 } else { 32 } / width;
         for group in [WARP, i64::from(BLOCK)] {
             let packs = few((count as u64).div_ceil(group as u64).max(1));
@@ -95,7 +95,7 @@ impl Deal {
         (self.rows as u64).div_ceil((i64::from(BLOCK) / self.group) as u64) as i64
     }
 
-    /// Blocks that leave sums of their own of each column.
+    /// Number of blocks that each leave their own sums of every column.
     fn parts(&self) -> i64 {
         self.blocks().clamp(1, BUSY)
     }
@@ -104,20 +104,20 @@ impl Deal {
         [KernelArg::number(self.rows), KernelArg::number(self.n)]
     }
 
-    /// Arguments of a template after its own ones.
+    /// Arguments of a template after the kernel's own.
     fn template(&self) -> String {
         let Deal { group, width, packs, .. } = self;
         format!("{group}, {width}, {packs}")
     }
 }
 
-/// The least number of packs from `count` on that kernels are made for: 2^k or 3·2^k.
+/// The least number of packs from `count` on that kernels are instantiated for: 2^k or 3·2^k.
 fn few(count: u64) -> i64 {
     let power = count.next_power_of_two();
     (if count <= power / 4 * 3 { power / 4 * 3 } else { power }) as i64
 }
 
-/// A kernel of one call, whose rows go `to` somewhere, if it has some.
+/// A kernel that is one call. Its rows, if it has any, go `to` a destination.
 fn call(
     label: &str,
     template: &str,
@@ -141,7 +141,7 @@ fn call(
     Ok(writer.finish(label, blocks as u64))
 }
 
-/// The types of operands as the header has them.
+/// The operands' types as the header names them.
 fn types(operands: &[Operand]) -> String {
     operands.iter().map(|o| stored(o.dtype)).collect::<Vec<_>>().join(", ")
 }
@@ -170,7 +170,7 @@ pub fn log_sum_exp(x: &Operand, writes: &[Operand]) -> Result<Tasks> {
     Ok(Tasks { tasks: vec![task], scratch: 0 })
 }
 
-/// A weight or bias as the header has them, and its word.
+/// The header's type for a weight or bias, and its argument.
 fn column(operand: Option<&Operand>, x: DType, otherwise: i64) -> (String, KernelArg) {
     match operand {
         Some(o) => (format!("Column<{}, {}>", compute_type(x), stored(o.dtype)), KernelArg::of(o)),
@@ -202,8 +202,8 @@ fn norm(
     Ok(Tasks { tasks: vec![task], scratch: 0 })
 }
 
-/// `reads`: dy, x and what comes after them; `others`: dweight and, with two of them, dbias. The sums over rows are
-/// left by each block in scratch memory, and joined by a second kernel.
+/// `reads`: dy, x and the rest; `others`: dweight and, with two of them, dbias. Each block leaves its sums over rows in
+/// scratch memory, and another kernel joins them.
 fn norm_grad(
     [mean, rstd]: [&Operand; 2],
     reads: &[Operand],

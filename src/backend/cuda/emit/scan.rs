@@ -1,4 +1,4 @@
-//! What runs along an axis, with the loop body that makes what is summed: some threads for each line, each with a piece of it.
+//! Running folds along an axis, with the loop body that computes the values: several threads for each line, each with a piece.
 
 use super::access::{Access, Walk};
 use super::reduce::{Value, part, reduced_type};
@@ -9,8 +9,8 @@ use crate::op::Op;
 use crate::plan::{LoopBody, Operand};
 use crate::shape::numel;
 
-/// `Kernel::Reduce` of `cumsum`, `cumprod` or `cummax` as step number `step`. Every line is gone through twice; sums are made in
-/// the same order whatever the device.
+/// `Kernel::Reduce` of `cumsum`, `cumprod` or `cummax` as step number `step`. Every line is traversed twice; the order of sums
+/// does not depend on the device.
 pub fn running(
     body: &LoopBody,
     op: Op,
@@ -85,7 +85,7 @@ pub fn running(
     Ok(Tasks { tasks: vec![writer.finish(op.name(), blocks)], scratch: 0 })
 }
 
-/// How many threads of a block a line has, and how many elements each of them.
+/// Number of threads for a line, and of elements for each of them.
 fn deal(line: u64) -> [u64; 2] {
     let threads = (line / 8).clamp(1, u64::from(BLOCK)).next_power_of_two();
     [threads, line.div_ceil(threads)]

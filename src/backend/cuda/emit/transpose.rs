@@ -1,6 +1,6 @@
-//! Pointwise kernels that read across what they write: neighbours in a read's memory lie along another dimension than those
-//! of the writes. A block takes a square of points along both dimensions. Its threads load the read's elements in the
-//! order of the read's memory into a tile in shared memory, and take them from there in the order of the writes'.
+//! Pointwise kernels whose reads are transposed to their writes: neighbours in a read's memory lie along another dimension
+//! than those of the writes. A block takes a square of points along both dimensions. Its threads load the read's elements in
+//! the order of the read's memory into a tile in shared memory, and take them from there in the order of the writes.
 
 use super::access::{Access, Space};
 use super::write::Writer;
@@ -14,18 +14,18 @@ const SIDE: i64 = 32;
 const ROWS: i64 = BLOCK as i64 / SIDE;
 /// Bytes of shared memory that a kernel has without asking.
 const MOST_BYTES: i64 = 48 << 10;
-/// Of fewer points a tile would be mostly empty.
+/// With fewer points along a side, a tile would be mostly empty.
 const LEAST: i64 = SIDE / 2;
 
 pub struct Tiling {
-    /// The dimension along which neighbours lie in the reads; along the last they lie in the writes.
+    /// The dimension along which the reads are contiguous; along the last the writes are.
     across: usize,
-    /// The reads, by number.
+    /// The numbers of the reads that use tiles.
     pub reads: Vec<usize>,
 }
 
 impl Tiling {
-    /// `None` where nothing is read across. `strides` are those of the reads, then of the writes.
+    /// `None` where no read is transposed. `strides` are those of the reads, then of the writes.
     pub fn new(space: &Space, reads: &[Operand], strides: &[Dims]) -> Option<Tiling> {
         let last = space.sizes.len() - 1;
         let (of_reads, of_writes) = strides.split_at(reads.len());
@@ -47,7 +47,7 @@ impl Tiling {
         Some(Tiling { across, reads })
     }
 
-    /// The kernel that calls the function of a point.
+    /// Finishes the kernel, which calls the function of a point.
     pub fn finish(&self, mut writer: Writer, space: &Space, from: &[Access], label: &str) -> Task {
         let (across, last, at) = (self.across, space.sizes.len() - 1, space.index());
         let tiles = Space { sizes: tiles(&space.sizes, across), wide: space.wide };
@@ -94,7 +94,7 @@ impl Tiling {
     }
 }
 
-/// How many tiles there are along each dimension: they are squares of the last one and `across`.
+/// Number of tiles along each dimension; tiles are squares of the last dimension and `across`.
 fn tiles(sizes: &[i64], across: usize) -> Dims {
     let along = |(d, &size): (usize, &i64)| match d == across || d == sizes.len() - 1 {
         true => (size as u64).div_ceil(SIDE as u64) as i64,
@@ -103,7 +103,7 @@ fn tiles(sizes: &[i64], across: usize) -> Dims {
     sizes.iter().enumerate().map(along).collect()
 }
 
-/// By which the function of a point is given its element of read `n`.
+/// The parameter with which the function of a point receives its element of read `n`.
 pub fn parameter(n: usize, access: &Access) -> String {
     format!(", const {} t{n}", access.element)
 }

@@ -11,7 +11,7 @@ use crate::op::{Attr, Op};
 use crate::plan::Operand;
 use crate::shape::{Layout, numel};
 
-/// Puts the numbers of windows in a row of words; the text of the first one's address.
+/// Adds the numbers of windows as consecutive arguments; returns the text of the first one's address.
 fn kernel_args(writer: &mut Writer, windows: &Windows) -> String {
     let Windows { input, output, kernel, stride, padding, dilation } = windows;
     let all = [input, output, kernel, stride, padding, dilation];
@@ -72,7 +72,7 @@ pub fn max_pool_grad(indexed: IndexedStep) -> Result<Tasks> {
         return crate::internal!("max_pool_grad of other than two");
     };
     let write = indexed.write;
-    // Sums of half types are made in f32, beside the result.
+    // Sums of half types are made in f32, in scratch memory.
     let apart = write.dtype.size() == 2;
     let layout = Layout::contiguous(&write.layout.sizes);
     let sums = match apart {

@@ -6,10 +6,10 @@ use crate::dtype::{DType, Float8};
 use std::fmt::Write;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A kernel's arguments and text. The first word is the status block.
+/// A kernel's arguments and text. The first argument is the status block.
 pub struct Writer {
     kernel_args: Vec<KernelArg>,
-    /// Before the kernel: types and functions.
+    /// Types and functions before the kernel.
     head: String,
     body: String,
 }
@@ -19,7 +19,7 @@ impl Writer {
         Writer { kernel_args: vec![KernelArg::Status], head: String::new(), body: String::new() }
     }
 
-    /// An argument, as the text names it: a `u64`.
+    /// Adds an argument; returns its name in the text, a `u64`.
     pub fn kernel_arg(&mut self, kernel_arg: KernelArg) -> String {
         self.kernel_args.push(kernel_arg);
         format!("a.at[{}]", self.kernel_args.len() - 1)
@@ -29,12 +29,12 @@ impl Writer {
         self.kernel_arg(KernelArg::Number(number as u64))
     }
 
-    /// The word with which `divided` divides by `divisor`, which is at least 1 and below 2^31.
+    /// The argument with which `divided` divides by `divisor`, which is at least 1 and below 2^31.
     pub fn divisor(&mut self, divisor: i64) -> String {
         self.kernel_arg(KernelArg::Number(reciprocal(divisor as u64)))
     }
 
-    /// Text before the kernel.
+    /// Appends text before the kernel.
     pub fn head(&mut self, text: &str) {
         self.head.push_str(text);
     }
@@ -71,7 +71,7 @@ impl Writer {
     }
 }
 
-/// How a kernel begins: where a run was stopped, it ends.
+/// The beginning of a kernel, which returns if the run was stopped.
 fn entry(name: &str, kernel_args: usize, parameter: &str) -> String {
     format!(
         "{name}(const __grid_constant__ Words<{kernel_args}> {parameter}) {{\n\
@@ -82,12 +82,12 @@ fn entry(name: &str, kernel_args: usize, parameter: &str) -> String {
 const NUMBER: &str = "    const u32 block = blockIdx.x;\n";
 
 impl Source {
-    /// Words of a kernel [of many](Source::of_many): the status, the table's address, how many items it has, and the number
-    /// of the launch's first block among all of the items' blocks.
+    /// Number of arguments of a kernel [of many](Source::of_many): the status, the table's address, its number of items, and the
+    /// number of the launch's first block among the blocks of all items.
     pub const OF_MANY: usize = 4;
 
-    /// The kernel that does for items of a table what this one does for its words; `None` if it was not made to be one. A
-    /// row of the table is the number of the item's first block, then its words.
+    /// The kernel that does for the items of a table the work that this one does for its arguments; `None` if it was not made for
+    /// that. A row of the table is the number of the item's first block, then the item's arguments.
     pub fn of_many(&self) -> Option<Source> {
         let (kernel_args, row) = (self.kernel_args, self.kernel_args + 1);
         let start = entry(&self.name, kernel_args, "a") + NUMBER;
@@ -113,7 +113,7 @@ fn reciprocal(divisor: u64) -> u64 {
     shift << 32 | (magic & 0xffff_ffff)
 }
 
-/// The type of an element as it lies in memory.
+/// The type of an element in memory.
 pub fn stored(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "bool_",
@@ -151,7 +151,7 @@ pub fn compute_type(dtype: DType) -> &'static str {
     }
 }
 
-/// A grid of so many blocks. More than it can have (2^31 - 1) are refused by the launch, never left out.
+/// A grid of `blocks` blocks. The launch refuses more than a grid can have (2^31 - 1); none are left out.
 pub fn grid(blocks: u64) -> [u32; 3] {
     [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1]
 }

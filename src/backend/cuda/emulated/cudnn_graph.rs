@@ -1,4 +1,4 @@
-//! Networks by what their nodes mean, in f64, rounded to each tensor's dtype.
+//! Graphs computed by the meaning of their nodes, in f64, rounded to each tensor's dtype.
 
 use super::super::cudnn_graph::{
     CudnnGraph, Fold, Id, Mode, Node, Part, Residency, Tensor, Window,
@@ -9,7 +9,7 @@ use crate::op::array::Array;
 use crate::op::nn::window::{Spacing, Windows};
 use crate::shape::{Layout, numel};
 
-/// Computes it on memory at these addresses.
+/// Computes a graph on memory at these addresses.
 pub fn run(cudnn_graph: &CudnnGraph, addresses: &[u64]) {
     let mut addresses = addresses.iter().map(|&address| address as usize);
     let mut take = || addresses.next().expect("an address for each");
@@ -19,7 +19,7 @@ pub fn run(cudnn_graph: &CudnnGraph, addresses: &[u64]) {
         .map(|t| (t.residency == Residency::Memory).then(&mut take))
         .collect();
     assert!(addresses.next().is_none(), "a tensor for each address");
-    // A library does not know the others, and refuses their addresses.
+    // A library does not know tensors without a node, and refuses their addresses.
     let named: Vec<Id> = cudnn_graph.nodes.iter().flat_map(named).collect();
     assert!((0..places.len()).all(|id| named.contains(&id)), "every tensor has a node");
     let read = |(tensor, position): (&Tensor, &Option<usize>)| match (tensor.residency, position) {
@@ -58,7 +58,7 @@ fn named(node: &Node) -> Vec<Id> {
     }
 }
 
-/// Where the elements are, row by row.
+/// Addresses of the elements in row-major order.
 fn elements(tensor: &Tensor, address: usize) -> impl Iterator<Item = usize> {
     let layout = Layout { sizes: tensor.sizes.clone(), strides: tensor.strides.clone(), offset: 0 };
     let places: Vec<i64> = layout.indices().collect();
@@ -67,7 +67,7 @@ fn elements(tensor: &Tensor, address: usize) -> impl Iterator<Item = usize> {
 
 fn compute(node: &Node, cudnn_graph: &CudnnGraph, values: &[Vec<f64>]) -> (Id, Vec<f64>) {
     let sizes = |id: Id| &cudnn_graph.tensors[id].sizes[..];
-    // The element of `id` for a place in sizes that it is repeated to, or grouped to.
+    // The element of `id` for a position in the sizes `of`, which it is broadcast to, or grouped to.
     let at = |id: Id, position: &[i64], of: &[i64]| {
         let along = |d: usize| position[d] / (of[d] / sizes(id)[d]).max(1);
         let index = (0..position.len()).fold(0, |index, d| index * sizes(id)[d] + along(d));
@@ -148,7 +148,7 @@ fn compute(node: &Node, cudnn_graph: &CudnnGraph, values: &[Vec<f64>]) -> (Id, V
     }
 }
 
-/// All triples of elements that meet.
+/// Sums over all triples of elements that meet.
 fn convolve(
     made: Part,
     [x, w, y]: [Id; 3],

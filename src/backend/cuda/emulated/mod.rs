@@ -1,5 +1,5 @@
-//! A device made of the host: the emitted sources, compiled by the C++ compiler that builds the extension, run thread by
-//! thread. Slow, and right exactly when the sources are: indices, barriers, rounding but for the last bits of
+//! A device emulated on the host: the emitted sources, compiled by the C++ compiler that builds the extension, run thread by
+//! thread. It is slow, and correct exactly when the sources are: indices, barriers, rounding but for the last bits of
 //! transcendental functions. So everything above the driver is tested without a GPU. In debug builds only.
 #![expect(unsafe_code, reason = "kernels loaded as a shared library")]
 
@@ -34,7 +34,7 @@ struct Kernel {
     _library: Arc<Library>,
 }
 
-/// What is queued while work is captured.
+/// An operation that is queued while work is captured.
 enum Queued {
     Launch(Run, Shape, Vec<u64>),
     Multiply(Product, [usize; 3], Option<[usize; 2]>),
@@ -47,17 +47,17 @@ static LOADED: LazyLock<Mutex<HashMap<String, Loaded>>> = LazyLock::new(Mutex::d
 
 type Loaded = (Run, Arc<Library>);
 
-/// `None`: things are done at once.
+/// `None`: operations are executed at once.
 type Queue = Mutex<Option<Vec<Queued>>>;
 
 #[derive(Default)]
 pub struct Emulated {
     queue: Arc<Queue>,
-    /// Launches that were asked for, one by one.
+    /// Number of launches requested one by one.
     pub launches: Arc<AtomicU64>,
-    /// Whether there is a library that computes every graph, by what it means.
+    /// Whether there is a library, which computes every graph by its meaning.
     library: bool,
-    /// What was put on the side stream: done as late as can be, when somebody joins it.
+    /// Work on the side stream: done as late as possible, when it is joined.
     late: Mutex<Late>,
 }
 
@@ -68,7 +68,7 @@ struct Late {
 }
 
 impl Emulated {
-    /// With a library.
+    /// A device with a library.
     pub fn with_library() -> Emulated {
         Emulated { library: true, ..Emulated::default() }
     }
@@ -105,10 +105,10 @@ impl Launch for Kernel {
     }
 }
 
-/// Bytes that the library says it works in.
+/// Bytes of workspace that the library reports.
 const WORKSPACE: usize = 1000;
 
-/// A network, computed at once or when what was captured is run.
+/// A graph, computed at once or when the capture with it is replayed.
 struct Meant {
     cudnn_graph: Arc<CudnnGraph>,
     queue: Arc<Queue>,
@@ -121,7 +121,7 @@ impl Prepared for Meant {
 
     fn queue(&self, addresses: &[u64], workspace: u64) -> Result<()> {
         assert!(addresses.iter().all(|address| address % 16 == 0), "addresses {addresses:x?}");
-        // Whatever it held is gone.
+        // The workspace's old contents are lost.
         slice(workspace as usize, WORKSPACE).fill(0x77);
         match self.queue.lock().as_mut() {
             Some(queue) => {
@@ -173,7 +173,7 @@ fn build(sources: &[&Source]) -> Result<()> {
     let library = source.with_extension("so");
     std::fs::write(&source, text(sources)).map_err(|e| failed(e.to_string()))?;
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-    // A GPU has no vectors at odd addresses.
+    // A GPU cannot access unaligned vectors.
     let aligned = ["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"];
     // Fibers jump between stacks, which a fortified longjmp, the default of some distributions, takes for an error.
     let flags =
@@ -209,7 +209,7 @@ pub fn slice<'a>(address: usize, len: usize) -> &'a mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(address), len) }
 }
 
-/// One element after the other.
+/// Computes one element after the other.
 fn multiply(product: &Product, at: [usize; 3], scales: Option<[usize; 2]>) {
     let Product { dtypes, batch, m, n, k, .. } = *product;
     let element = |side: usize, i: u64| {

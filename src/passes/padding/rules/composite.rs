@@ -1,5 +1,5 @@
-//! Composites: over rows whose length varies, padding takes no part; over a number of rows that varies, it adds nothing to
-//! what is summed over rows.
+//! Composites: where the length of rows varies, padding takes no part; where the number of rows varies, it adds nothing to
+//! sums over rows.
 
 use super::super::axes::{Axis, unify};
 use super::super::padded::{Fill, PaddedValue, Pass};
@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::graph::{Node, ValueId};
 use crate::op::Op;
 
-/// The node on other operands, with results of these dimensions.
+/// Builds the node on other operands, with results of these dimensions.
 fn results(
     pass: &mut Pass,
     node: &Node,
@@ -32,7 +32,7 @@ pub fn softmax(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue
     results(pass, node, &[x.id], vec![axes.clone(), axes])
 }
 
-/// The sums over a row are those of dy, times y.
+/// The sums over a row are those of `dy` times `y`.
 pub fn softmax_grad(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
     fixed_attrs(pass, n)?;
     let (dy, y) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
@@ -54,7 +54,7 @@ pub fn norm(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, 
     results(pass, node, &ids, vec![axes, rows.clone(), rows])
 }
 
-/// The first `per_row` operands are of the rows: `dy`, `x` and their statistics; the weight's gradient sums over them.
+/// The first `per_row` operands belong to the rows: `dy`, `x` and their statistics; the weight's gradient sums over them.
 pub fn norm_grad(
     pass: &mut Pass,
     n: usize,
@@ -78,7 +78,7 @@ pub fn norm_grad(
     results(pass, node, &ids, axes)
 }
 
-/// Dimensions of attention that agree: batch, heads, queries, and those of the keys.
+/// Operands of attention whose dimensions agree: batch, heads, queries, and those of the keys.
 struct Heads {
     q: PaddedValue,
     k: PaddedValue,
@@ -86,8 +86,8 @@ struct Heads {
     bias: Option<ValueId>,
 }
 
-/// Keys beyond the end are zeros, and seen by no query: later ones are hidden by `causal` from every query that is not
-/// padding, if there are as many; else by the number of keys, or by a mask.
+/// Keys beyond the end are zeros, and hidden from all queries: by `causal` from every query that is not padding, if there
+/// are as many queries as keys; else by the number of keys, or by a mask.
 fn heads(
     pass: &mut Pass,
     node: &Node,
@@ -125,7 +125,7 @@ fn heads(
     Ok(Heads { q: q.clone(), k, v, bias })
 }
 
-/// What hides the keys beyond the end from all queries: how many there are, for every batch, or where they are.
+/// A bias that hides the keys beyond the end from all queries: their number, for every batch, or a mask.
 fn unseen(pass: &mut Pass, scores: &[Axis]) -> Result<ValueId, Stop> {
     let (keys, batch) = (&scores[3], scores[0].bucket());
     let count = keys.size(&pass.points.one());
@@ -153,7 +153,7 @@ pub fn attention(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedVal
     results(pass, node, &ids, vec![out, statistics])
 }
 
-/// What queries of padding add to the gradients of keys and values is a product with their `dout`, `q` and `out`: zeros.
+/// Queries of padding add products with their `dout`, `q` and `out` to the gradients of keys and values: these are zeros.
 pub fn attention_grad(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
     fixed_attrs(pass, n)?;
     let operands = pass.operands(node);

@@ -1,4 +1,4 @@
-//! Products: what is summed over is 0 in the padding, on both sides (0 times infinity is not 0).
+//! Products: the padding of a summed dimension is 0 on both sides (0 times infinity is not 0).
 
 use super::super::axes::unify;
 use super::super::padded::{Fill, PaddedValue, Pass};
@@ -21,7 +21,7 @@ pub fn matmul(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Sto
     Ok(anything(id, axes))
 }
 
-/// Groups that are padding end at 0, where the others began: nothing is in them.
+/// Groups of padding end at 0, where the others began: they are empty.
 pub fn grouped(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let operands = pass.operands(node);
     let [a, b, ends] = &operands[..] else { return refused("no product") };
@@ -41,7 +41,7 @@ pub fn grouped(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, St
     Ok(anything(id, axes))
 }
 
-/// A product of floats of 8 bits, with a scale each, or one for every row of `a` and column of `b`.
+/// A product of 8-bit floats, with one scale each, or one for every row of `a` and column of `b`.
 pub fn scaled(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let operands = pass.operands(node);
     let [a, b, scale_a, scale_b] = &operands[..] else { return refused("no product") };
@@ -71,7 +71,7 @@ fn without_bytes(pass: &mut Pass, padded_value: &PaddedValue, d: usize) -> Resul
     seen_as(pass, clean.id, dtype)
 }
 
-/// Convolution and pooling of `[n, c, …]`: the number of images may vary, nothing else.
+/// Convolution and pooling of `[n, c, …]`: only the number of images may vary.
 pub fn windows(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, Stop> {
     fixed_attrs(pass, n)?;
     let mut operands = pass.operands(node);

@@ -1,4 +1,4 @@
-//! Reading and writing where indices say: those of padding say 0, and what they add is 0.
+//! Reads and writes at given indices: those of padding are 0, and add nothing.
 
 use super::super::axes::{Axis, unify};
 use super::super::padded::{Fill, PaddedValue, Pass};
@@ -8,7 +8,7 @@ use crate::graph::{Node, ValueId};
 use crate::op::Op;
 use crate::op::index::Reduction;
 
-/// Indices into a dimension: 0 in padding. One that is out of the dimension must fail in its padding too.
+/// Indices into a dimension: 0 in padding. One beyond the dimension must fail even if it is within its padding.
 fn indices(pass: &mut Pass, index: &PaddedValue, into: &Axis) -> Result<ValueId, Stop> {
     let index = pass.clean(index, Fill::Zero)?;
     if !into.varies() {
@@ -53,8 +53,8 @@ pub fn index_add(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, 
     Ok(anything(id, axes))
 }
 
-/// Beside `along`, an index's dimension is where the other's of the same number is: as many elements, or none of them
-/// moved by padding.
+/// Requires that the index's dimensions but `along` lie where the other value's do: with as many elements, or with none of
+/// them moved by padding.
 fn beside(index: &PaddedValue, x: &PaddedValue, along: usize) -> Result<(), Stop> {
     for d in (0..x.axes.len()).filter(|&d| d != along) {
         if index.axes[d] != x.axes[d] && !(index.axes[d].is_prefix() && x.axes[d].is_prefix()) {
@@ -91,7 +91,7 @@ pub fn scatter(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, St
     if let Some(fill) = neutral {
         x = pass.clean(&x, fill)?;
     } else {
-        // What padding writes must land in padding: nothing else may vary than what the base has as well.
+        // Values written from padding must land in padding: only dimensions that the base has as well may vary.
         let others: Vec<usize> =
             (0..x.axes.len()).filter(|&d| d != along && base.axes[d] == index.axes[d]).collect();
         only(index, &others)?;

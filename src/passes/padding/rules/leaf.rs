@@ -1,4 +1,4 @@
-//! Inputs, constants, and what is computed from places alone.
+//! Inputs, constants, and values computed from positions alone.
 
 use super::super::Stop;
 use super::super::axes::{Axis, flattened};
@@ -19,7 +19,7 @@ pub fn input(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop
     Ok(anything(id, axes))
 }
 
-/// A number that follows from the sizes, as the count of a mean does: passed with every run.
+/// A number that follows from the sizes, such as the count of a mean: passed with every run.
 pub fn constant(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let dtype = node.attrs[1].dtype();
     let id = match node.op {
@@ -36,14 +36,14 @@ pub fn iota(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop>
     let sizes = pass.points.sizes(node.first);
     let counts = node.attrs[1].int() as usize;
     let mut axes = pass.sources(n, &sizes);
-    // What counts cannot be cut: its elements would not be their places any more.
+    // The counted dimension cannot be cut: its elements would no longer be their positions.
     axes[counts] = whole(sizes[counts].clone());
     let attrs = smallvec![Attr::Ints(dims(&axes)), node.attrs[1].clone(), node.attrs[2].clone()];
     let id = pass.op(Op::Iota, &[], attrs)?;
     Ok(anything(id, axes))
 }
 
-/// The random numbers of an array depend on the places of its elements, and these not on the padding.
+/// The random numbers of an array depend on the positions of its elements, and these not on the padding.
 pub fn random(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let inputs: Vec<_> = node.inputs.iter().map(|v| pass.value(*v).id).collect();
     let axes = pass.sources(n, &pass.points.sizes(node.first));
@@ -60,12 +60,12 @@ pub fn random(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Sto
     Ok(anything(id, axes))
 }
 
-/// Whether all padding comes after all elements: then it moves none of them.
+/// Whether all padding comes after all elements, so that it moves none of them.
 pub fn follows_order(axes: &[Axis]) -> bool {
     flattened(axes).is_prefix()
 }
 
-/// What is of rank 0 has no padding.
+/// A value of rank 0 has no padding.
 pub fn expect(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let x = pass.value(node.inputs[0]).id;
     Ok(anything(pass.op(node.op, &[x], node.attrs.clone())?, Vec::new()))

@@ -1,5 +1,5 @@
-//! One rule for every primitive that meets a size that varies: which operands must be clean, what the result's dimensions
-//! are made of, what is in its padding. What has no rule is refused.
+//! One rule for every primitive on sizes that vary: which operands must be clean, the parts of the result's dimensions, and
+//! the content of its padding. A primitive without a rule is refused.
 
 mod composite;
 mod contraction;
@@ -17,7 +17,7 @@ use crate::graph::{Node, ValueId};
 use crate::op::table::primitives;
 use crate::op::{Class, Op};
 
-/// A node of the trace, by its number and what it is in the trace in hand, with padded operands: its results.
+/// Gives the results of a node on padded operands, from its number and the node of the trace in hand.
 enum Rule {
     One(fn(&mut Pass, usize, &Node) -> Result<PaddedValue, Stop>),
     All(fn(&mut Pass, usize, &Node) -> Result<Vec<PaddedValue>, Stop>),
@@ -51,7 +51,7 @@ pub fn rule(pass: &mut Pass, n: usize, node: &Node) -> Result<Vec<PaddedValue>, 
     }
 }
 
-/// The dimensions of operands of equal sizes.
+/// The common dimensions of operands of equal sizes.
 fn shared(operands: &[&[Axis]]) -> Result<Vec<Axis>, Stop> {
     let Some((first, rest)) = operands.split_first() else { return refused("no operands") };
     let mut axes = first.to_vec();
@@ -65,7 +65,7 @@ fn anything(id: ValueId, axes: Vec<Axis>) -> PaddedValue {
     PaddedValue { id, axes, pad: Pad::Any }
 }
 
-/// The node's attributes must not vary.
+/// Refuses attributes that vary.
 fn fixed_attrs(pass: &Pass, n: usize) -> Result<(), Stop> {
     match pass.points.has_fixed_attrs(n) {
         true => Ok(()),
@@ -73,7 +73,7 @@ fn fixed_attrs(pass: &Pass, n: usize) -> Result<(), Stop> {
     }
 }
 
-/// No dimension may vary but these.
+/// Refuses a value in which other dimensions than these vary.
 fn only(padded_value: &PaddedValue, may_vary: &[usize]) -> Result<(), Stop> {
     let other = |d: usize| !may_vary.contains(&d) && padded_value.axes[d].varies();
     match (0..padded_value.axes.len()).any(other) {
@@ -82,7 +82,7 @@ fn only(padded_value: &PaddedValue, may_vary: &[usize]) -> Result<(), Stop> {
     }
 }
 
-/// Nothing varies in it.
+/// Refuses a value in which any dimension varies.
 fn fixed(padded_value: &PaddedValue) -> Result<(), Stop> {
     only(padded_value, &[])
 }

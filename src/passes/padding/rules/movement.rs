@@ -1,4 +1,4 @@
-//! Layouts: parts move as wholes. What is taken from a place that varies is picked by computed indices.
+//! Layouts: parts move as wholes. Elements at places that vary are picked by computed indices.
 
 use super::super::axes::{Axis, Size, flattened, regrouped};
 use super::super::padded::{Pad, PaddedValue, Pass, dims, whole};
@@ -16,7 +16,7 @@ pub fn reshape(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, St
     Ok(PaddedValue { id: pass.b.reshape(x.id, &dims(&axes))?, axes, pad: x.pad })
 }
 
-/// What moves a value as it is.
+/// For operations that move a value as it is.
 pub fn same(pass: &mut Pass, _: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let x = pass.value(node.inputs[0]).clone();
     Ok(PaddedValue { id: pass.op(node.op, &[x.id], node.attrs.clone())?, ..x })
@@ -107,7 +107,7 @@ fn stepped(pass: &mut Pass, start: &Size, step: &Size, size: &Size) -> Result<Va
     Ok(pass.b.binary(Op::Add, way, start)?)
 }
 
-/// The elements of `x` along `dim` that a line of indices names; an index of padding may be too large.
+/// The elements of `x` along `dim` at a line of indices; an index of padding may be too large.
 fn pick(pass: &mut Pass, x: ValueId, dim: usize, line: ValueId) -> Result<ValueId, Stop> {
     let last = pass.b.ty(x).sizes[dim] - 1;
     let count = pass.b.ty(line).sizes.clone();
@@ -139,7 +139,7 @@ pub fn concat(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Sto
     }
     let total = parts.iter().fold(one.minus(&one), |sum, axis| sum.plus(&axis.size(&one)));
     if before.iter().any(|axis| axis.varies()) {
-        // Behind the first one that varies, an element comes later by what the ones before it are padded.
+        // Behind the first operand that varies, elements come later by the padding of the operands before them.
         let mut line = pass.along(&[total.bucket()], 0)?;
         let places = line;
         let mut end = one.minus(&one);

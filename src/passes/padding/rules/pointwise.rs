@@ -24,7 +24,7 @@ pub fn pointwise(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, 
     Ok(PaddedValue { id, axes, pad })
 }
 
-/// What becomes of what is in the padding of the operands.
+/// The padding of the result, from that of the operands.
 fn folded(pass: &Pass, node: &Node, operands: &[PaddedValue]) -> Result<Pad, Stop> {
     if node.op == Op::Select
         && let Pad::Uniform(n) | Pad::Const(n) = &operands[0].pad

@@ -1,4 +1,4 @@
-//! Reductions: what they read across is filled with what changes nothing.
+//! Reductions: padding that they read across is filled with the neutral element.
 
 use super::super::padded::{Fill, Pad, PaddedValue, Pass};
 use super::super::{Stop, refused};
@@ -20,7 +20,7 @@ pub fn reduce(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Sto
     let x = if reads_padding { pass.clean(&x, fill)? } else { x };
     let kept = (0..x.axes.len()).filter(|d| !reduced.contains(d));
     let axes = kept.map(|d| x.axes[d].clone()).collect();
-    // Reducing what changes nothing gives that again.
+    // Reducing neutral elements gives the neutral element.
     let pad = if reads_padding { x.pad } else { Pad::Any };
     let pad = if let Pad::Uniform(_) = pad { Pad::Any } else { pad };
     let id = pass.op(node.op, &[x.id], node.attrs.clone())?;
@@ -42,7 +42,7 @@ pub fn arg(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> 
     Ok(anything(pass.op(node.op, &[x.id], node.attrs.clone())?, axes))
 }
 
-/// What runs over padding in the middle goes on as if it were not there.
+/// The running result passes over padding in the middle as if it were not there.
 pub fn cumulative(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     fixed_attrs(pass, n)?;
     let fill = match node.op {

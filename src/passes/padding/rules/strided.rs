@@ -9,7 +9,7 @@ use crate::op::{Attr, Attrs, Op};
 use crate::shape::Dims;
 use smallvec::smallvec;
 
-/// A view as it lies in padded memory.
+/// A view in padded memory.
 struct View {
     sizes: Dims,
     strides: Dims,
@@ -25,7 +25,7 @@ impl View {
         ]
     }
 
-    /// Whether no two elements are one.
+    /// Whether no two indices name the same element.
     fn is_apart(&self) -> bool {
         let mut all: Vec<(i64, i64)> =
             self.strides.iter().copied().zip(self.sizes.iter().copied()).collect();
@@ -40,7 +40,7 @@ impl View {
     }
 }
 
-/// One part of the array that is viewed: how far its elements are apart, in the value and in padded memory.
+/// One part of the viewed array: the distance between its elements, in the value and in padded memory.
 struct Run {
     part: Part,
     stride: Size,
@@ -61,7 +61,7 @@ fn runs(axes: &[Axis], one: &Size) -> Vec<Run> {
 }
 
 /// Places the view of attributes `[sizes, strides, offset]` of node `n`: each of its dimensions goes through one part of
-/// what is viewed, from a start and by a step that do not vary.
+/// the viewed array, from a start and by a step that do not vary.
 fn placed(pass: &Pass, n: usize, axes: &[Axis]) -> Result<View, Stop> {
     let one = pass.points.one();
     let (sizes, strides) = (pass.points.ints(n, 0), pass.points.ints(n, 1));
@@ -101,7 +101,7 @@ fn placed(pass: &Pass, n: usize, axes: &[Axis]) -> Result<View, Stop> {
     Ok(View { sizes: sizes.iter().map(Size::bucket).collect(), strides: padded, offset })
 }
 
-/// Asks for a part to be cut so that rows of length `stride` are one.
+/// Asks for a part to be cut so that rows of length `stride` are one part.
 fn cut<T>(runs: &[Run], stride: &Size) -> Result<T, Stop> {
     for run in runs {
         let whole = run.stride.times(&run.part.size);
@@ -123,7 +123,7 @@ pub fn as_strided(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue,
     Ok(anything(id, axes))
 }
 
-/// Padding of what is written leaves what is there.
+/// Padding of the written value leaves the old elements in place.
 pub fn scatter(pass: &mut Pass, n: usize, node: &Node) -> Result<PaddedValue, Stop> {
     let (base, x) = (pass.value(node.inputs[0]).clone(), pass.value(node.inputs[1]).clone());
     let view = placed(pass, n, &base.axes)?;

@@ -1,33 +1,33 @@
-//! One list schedule: again and again the next collective starts, if it is ready and there is memory for it, else a region runs
+//! One list schedule: whenever the next collective is ready and there is memory for it, it starts; else a region runs
 //! that need not wait, first those that the next collectives need.
 
 use super::{Clock, Work};
 use crate::plan::draft::RegionId;
 use std::collections::BTreeSet;
 
-/// Most regions that are run early for the sake of a collective.
+/// Maximum number of regions that are run early for the sake of a collective.
 const MOST_PREPARED: usize = 64;
 
-/// An order under construction, within a limit on what is live.
+/// An order under construction, within a limit on live bytes.
 pub(super) struct Line<'a> {
     work: &'a Work<'a>,
     limit: u64,
     order: Vec<RegionId>,
-    /// Everything by the order as it was, the positions of regions in it, and where the first one is that has not run.
+    /// The given order, the position of each region in it, and that of the first one that has not run.
     turns: &'a [RegionId],
     turn: Vec<usize>,
     first: usize,
-    /// Bytes at every position of that order, with what was made early.
+    /// Live bytes at every position of that order, with those of results made early.
     forecast: Vec<u64>,
-    /// By the first collective that needs them, then by turn.
+    /// The regions that are ready, by the first collective that needs them, then by turn.
     ready: BTreeSet<(usize, usize, RegionId)>,
-    /// The first collective that needs each region, as a position among them.
+    /// The number of the first collective that needs each region.
     feeds: Vec<usize>,
     waiting: Vec<u32>,
     has_run: Vec<bool>,
     clock: Clock,
     live: u64,
-    /// Readers of each buffer that are not done with it.
+    /// Number of readers of each buffer that are not done with it.
     uses: Vec<usize>,
     /// Collectives that nobody has waited for yet, in the order of their starts.
     in_flight: Vec<RegionId>,
@@ -62,8 +62,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The order: no region farther from its turn than `reach`, and no collective before more than `passed` others that come
-    /// before it in the program.
+    /// The order: no region is farther from its turn than `reach`, and no collective starts before more than `passed` others that
+    /// come before it in the program.
     pub fn run(mut self, reach: usize, passed: usize) -> Vec<RegionId> {
         while self.first < self.turns.len() {
             if !self.start_next(passed) {
@@ -81,8 +81,8 @@ impl<'a> Line<'a> {
         self.work.flow.writes[r].iter().map(|&b| self.work.flow.bytes[b]).sum()
     }
 
-    /// Starts the next collective, or one soon after it on another lane, and runs before it what little it still needs, if
-    /// nothing speaks against that.
+    /// Starts the next collective, or one soon after it on another lane, after running the little that it still needs, if
+    /// nothing prevents that. Returns whether it did.
     fn start_next(&mut self, passed: usize) -> bool {
         let collectives = &self.work.collectives[self.unstarted..];
         let next = collectives.iter().copied().filter(|&r| !self.has_run[r]);
@@ -107,7 +107,7 @@ impl<'a> Line<'a> {
         self.work.awaits[r].iter().any(|&c| self.work.numbers[c] > self.unstarted)
     }
 
-    /// A collective and all that has to run before it; `None` if that is much, or has to wait itself.
+    /// A collective and everything that has to run before it; `None` if that is much, or has to wait itself.
     fn unprepared(&self, collective: RegionId) -> Option<Vec<RegionId>> {
         let (mut found, mut at, mut time) = (vec![collective], 0, 0);
         while let Some(&r) = found.get(at) {
@@ -129,8 +129,8 @@ impl<'a> Line<'a> {
         Some(found)
     }
 
-    /// Of what is ready and not far from its turn, the first that need not wait and for which there is memory; else what comes
-    /// nearest to that.
+    /// Of the ready regions not far from their turn, the first that need not wait and for which there is memory; else the one
+    /// that comes nearest to that.
     fn next(&self, reach: usize) -> RegionId {
         let cost = |r: RegionId| {
             let during = self.live + self.takes(r) + self.work.fused.regions[r].workspace;
@@ -184,7 +184,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// A collective is done, and so are those before it on its lane.
+    /// Marks a collective as done, with those before it on its lane.
     fn land(&mut self, collective: RegionId) {
         let Some(last) = self.in_flight.iter().position(|&r| r == collective) else { return };
         let (lanes, mut at) = (&self.work.lanes, 0);
@@ -198,7 +198,7 @@ impl<'a> Line<'a> {
         landed.into_iter().for_each(|r| self.leave(r));
     }
 
-    /// Gives back what a region was the last to touch.
+    /// Frees the buffers that a region was the last to touch.
     fn leave(&mut self, r: RegionId) {
         let flow = self.work.flow;
         flow.reads[r].iter().for_each(|&b| self.uses[b] -= 1);

@@ -3,7 +3,7 @@
 use crate::error::Site;
 use std::collections::VecDeque;
 
-/// The newest ones.
+/// Number of programs kept: the newest ones.
 const LAST: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct Chosen {
     pub operations: usize,
     /// Of the program's first operation.
     pub site: Site,
-    /// Medians of the first engine and the second; `None` where an earlier process measured them.
+    /// Median times on the first engine and the second; `None` where an earlier process measured them.
     pub ns: Option<[u64; 2]>,
 }
 

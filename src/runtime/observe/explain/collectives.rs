@@ -4,9 +4,9 @@ use crate::error::Site;
 use crate::runtime::observe::clock::now;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Kept of a communicator, besides those that have not ended, ...
+/// Number of collectives kept of a communicator, besides those that have not ended, ...
 const LAST: usize = 16;
-/// ... and communicators with some.
+/// ... and of communicators with any.
 const COMMUNICATORS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,21 +21,21 @@ pub struct Collective {
     /// From 0 on, since the communicator was first used.
     pub number: u64,
     pub name: String,
-    /// Type and sizes of what this rank gives; empty for a receive.
+    /// Type and sizes of the tensor that this rank gives; empty for a receive.
     pub tensor: String,
     pub bytes: u64,
     pub site: Site,
     pub began_ns: u64,
-    /// Until now, of the one that runs.
+    /// Until now, for the one that runs.
     pub took_ns: u64,
     pub state: State,
     pub hiding: Hiding,
 }
 
-/// What a collective is hidden behind.
+/// The steps that hide a collective.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Hiding {
-    /// Of the collective's time, what nothing else ran in.
+    /// The part of the collective's time in which nothing else ran.
     pub exposed_ns: u64,
     /// Steps of the program between its start and where it is waited for, and the lines of the first and the last one.
     pub steps: usize,
@@ -46,10 +46,11 @@ pub struct Hiding {
 pub struct Collectives(BTreeMap<String, VecDeque<Collective>>);
 
 impl Collectives {
-    /// Notes one that begins, or is put on a lane: `new` without its number. Those of a communicator run one after the other.
+    /// Notes a collective that begins, or is put on a lane: `new` without its number. Those of a communicator run one after the
+    /// other.
     pub fn begin(&mut self, communicator: &str, new: Collective) {
         if self.0.len() >= COMMUNICATORS && !self.0.contains_key(communicator) {
-            // Of those that are used no more the one that was used last long ago.
+            // The communicator whose last use is the longest ago.
             let began = |last: &VecDeque<Collective>| last.back().map(|one| one.began_ns);
             let oldest = self.0.iter().min_by_key(|(_, last)| began(last));
             if let Some(name) = oldest.map(|(name, _)| name.clone()) {
@@ -62,7 +63,7 @@ impl Collectives {
         trim(last);
     }
 
-    /// The first of those that run, or wait on a lane, has ended. `times`: when it really began, and ended.
+    /// Notes that the first of those that run, or wait on a lane, has ended. `times`: when it really began, and ended.
     pub fn end(&mut self, communicator: &str, times: (u64, u64), hiding: Hiding, failed: bool) {
         let Some(last) = self.0.get_mut(communicator) else { return };
         if let Some(one) = last.iter_mut().find(|c| c.state == State::Running) {
@@ -73,7 +74,7 @@ impl Collectives {
         trim(last);
     }
 
-    /// The first of those was not done after all.
+    /// Removes the first of those, which was not done after all.
     pub fn withdraw(&mut self, communicator: &str) {
         let Some(last) = self.0.get_mut(communicator) else { return };
         if let Some(at) = last.iter().position(|one| one.state == State::Running) {
@@ -82,7 +83,7 @@ impl Collectives {
         }
     }
 
-    /// The oldest first, by communicator.
+    /// All of them by communicator, the oldest first.
     pub fn rows(&self) -> Vec<(String, Collective)> {
         let rows = self.0.iter().flat_map(|(name, last)| last.iter().map(move |one| (name, one)));
         rows.map(|(name, one)| {
@@ -109,7 +110,7 @@ impl Collectives {
     }
 }
 
-/// Lets the oldest go of those that have ended.
+/// Drops the oldest of those that have ended.
 fn trim(last: &mut VecDeque<Collective>) {
     let ended = last.iter().take_while(|one| one.state != State::Running).count();
     drop(last.drain(..ended.saturating_sub(LAST)));

@@ -3,26 +3,26 @@
 use crate::error::Site;
 use std::collections::HashMap;
 
-/// Rows kept; later ones are counted together by cause.
+/// Number of rows kept; later ones are counted together by cause.
 const ROWS: usize = 512;
 /// Traces whose row is known without asking for a line; beyond, all are asked again.
 const SEEN: usize = 4096;
-/// Rows whose lines are asked for later, together; and calls of all of their traces, the sites of which somebody keeps so long.
+/// Rows whose lines are asked for later, together; and calls of all of their traces, whose sites are kept until then.
 const LATER: usize = 256;
 pub(super) const CALLS: usize = 2048;
 
 /// Why a trace was cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The program said so: the end of an optimizer step, `mark_step`.
+    /// The program asked for it: the end of an optimizer step, `mark_step`.
     Asked,
-    /// It waited for everything.
+    /// The program waited for everything.
     Sync,
-    /// The host wanted a value that was still in the trace: this one of its values.
+    /// The host read a value that was still in the trace: the value of this number.
     Read(u32),
     /// The trace had grown to its limit.
     Limit,
-    /// What it had read of a buffer at a changing place was about to be written.
+    /// A buffer that the trace had read at a changing place was about to be written.
     Overwrite,
 }
 
@@ -43,7 +43,7 @@ impl Cause {
 pub struct Cut {
     pub cause: &'static str,
     pub site: Site,
-    /// For a read: what was read, and the line that computed it.
+    /// For a read: the value, described, and the line that computed it.
     pub value: String,
     pub value_site: Site,
     pub count: u64,
@@ -60,17 +60,17 @@ pub struct Cuts {
     /// Row of each trace and cause that came before.
     seen: HashMap<(u64, Cause), usize>,
     rows: Vec<Cut>,
-    /// Of the rows whose sites are lines: these come first, one for each.
+    /// The rows whose sites are lines, one for each: these come first.
     places: HashMap<CutSite, usize>,
-    /// Calls in the traces of the others.
+    /// Number of calls in the traces of the other rows.
     calls: usize,
 }
 
-/// What cuts of one row have in common.
+/// The key by which cuts are merged into rows.
 type CutSite = (&'static str, Site, String, Site);
 
 impl Cuts {
-    /// Counts a cut of trace `trace_id` if it came before; else somebody has to say where it was: [`Cuts::add`].
+    /// Counts a cut of trace `trace_id` if it came before; otherwise its call site is needed: [`Cuts::add`].
     pub fn again(&mut self, trace_id: u64, cause: Cause) -> bool {
         let row = self.seen.get(&(trace_id, cause)).copied();
         if let Some(row) = row {
@@ -79,7 +79,7 @@ impl Cuts {
         row.is_some()
     }
 
-    /// Counts the first cut of a trace of so many calls for a cause. Whether it is time to ask for [lines](Cuts::sites).
+    /// Counts the first cut of a trace of `calls` calls for a cause. Returns whether it is time to ask for [lines](Cuts::sites).
     pub fn add(&mut self, trace_id: u64, calls: usize, cause: Cause, cut: Cut) -> bool {
         if self.seen.len() >= SEEN {
             self.seen.clear();
@@ -90,7 +90,7 @@ impl Cuts {
         self.calls > CALLS || self.rows.len() - self.places.len() >= LATER
     }
 
-    /// Of the rows that have no lines yet.
+    /// Sites of the rows that have no lines yet.
     pub fn sites(&self) -> Vec<Site> {
         let rows = &self.rows[self.places.len()..];
         rows.iter().flat_map(|cut| [cut.site, cut.value_site]).collect()

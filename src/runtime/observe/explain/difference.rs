@@ -1,4 +1,4 @@
-//! Why a program had to be compiled: the first thing in which its trace differs from one that was compiled before.
+//! Why a program had to be compiled: the first difference between its trace and one that was compiled before.
 
 use crate::cache::encode;
 use crate::error::Site;
@@ -8,14 +8,14 @@ use crate::shape::Dims;
 use crate::trace::{RecordedTrace, operator_name};
 use std::sync::Arc;
 
-/// A compiled trace: its records, and what of it lived on.
+/// A compiled trace: its records and its outputs.
 #[derive(Clone)]
 pub struct PriorCompile {
     pub trace: Arc<RecordedTrace>,
     pub outputs: Vec<Output>,
 }
 
-/// What a change is about, within an operation.
+/// The part of an operation that a change concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     Argument(usize),
@@ -33,8 +33,7 @@ pub struct Change {
     pub record: usize,
     pub operator: String,
     pub subject: Subject,
-    /// What of it: operator, shape, dtype, layout, alias, scalar, attribute, arguments, results, format, length,
-    /// outputs or donation.
+    /// One of operator, shape, dtype, layout, alias, scalar, attribute, arguments, results, format, length, outputs or donation.
     pub aspect: &'static str,
     pub old: String,
     pub new: String,
@@ -54,8 +53,8 @@ pub enum Why {
     Changed(Change),
 }
 
-/// Compares `new` with the nearest of `known` (the most recent one last): the one that has the same operators for the
-/// longest time, then the one that is equal for the longest time.
+/// Compares `new` with the nearest of `known` (the most recent one last): the one with the longest common prefix of operators,
+/// then with the longest common prefix of records.
 pub fn explain<'a>(known: impl Iterator<Item = &'a PriorCompile>, new: &PriorCompile) -> Why {
     let nearness = |old: &&PriorCompile| {
         let (a, b) = (&old.trace, &new.trace);
@@ -89,7 +88,7 @@ fn first_change(old: &PriorCompile, new: &PriorCompile) -> Option<Change> {
         .or_else(|| output_change(old, new))
 }
 
-/// A difference in what lies in memory, before the records themselves differ.
+/// A difference in the format of a leaf, before the records themselves differ.
 fn format_change(old: &PriorCompile, new: &PriorCompile, shared: usize) -> Option<Change> {
     let limit = new.trace.mark(shared).values;
     let pairs = old.trace.values.iter().zip(&new.trace.values[..limit]);
@@ -116,7 +115,7 @@ fn encode_leaf(value: &crate::record::Value) -> Vec<u8> {
 
 fn record_change(old: &RecordedTrace, new: &RecordedTrace, at: usize) -> Option<Change> {
     let change = |subject, aspect, (old_text, new_text): (String, String)| {
-        // Where one of them has ended, its last operation says where.
+        // If one of them has ended, its last operation gives the site.
         let near = |trace: &RecordedTrace| {
             trace.records.get(at).or(trace.records.last()).map(|r| (r.op, r.site))
         };
@@ -178,7 +177,7 @@ fn operand_change(
     Some((Subject::Operation, "results", texts))
 }
 
-/// In which element of a list, if it is one, and how two arguments differ.
+/// How two arguments differ, and in which element if they are lists.
 fn argument_change(
     (old, x): (&RecordedTrace, &Arg),
     (new, y): (&RecordedTrace, &Arg),
@@ -212,7 +211,7 @@ fn argument_change(
     }
 }
 
-/// Bit by bit, as in the key: a NaN is itself.
+/// Compares bit by bit, as the key: a NaN equals itself.
 fn same_attribute(x: &Arg, y: &Arg) -> bool {
     match (x, y) {
         (Arg::Float(a), Arg::Float(b)) => a.to_bits() == b.to_bits(),
@@ -261,7 +260,7 @@ fn result_change(a: &Write, b: &Write) -> Option<Difference> {
     view_change(&a.view, &b.view).or_else(|| ((a.old, a.value) != (b.old, b.value)).then(other))
 }
 
-/// A difference in what is left behind by equal records.
+/// A difference in the outputs of equal records.
 fn output_change(old: &PriorCompile, new: &PriorCompile) -> Option<Change> {
     let kept = |known: &PriorCompile, value: u32| known.outputs.iter().any(|o| o.value == value);
     let (a, b) = (&old.outputs, &new.outputs);
@@ -300,7 +299,7 @@ fn output_change(old: &PriorCompile, new: &PriorCompile) -> Option<Change> {
 
 // ---- texts
 
-/// Where a value comes from and how it lies in memory: "input 2, f32[8, 3]".
+/// The origin of a value and its format: "input 2, f32[8, 3]".
 pub fn origin(trace: &RecordedTrace, value: u32, format: Format) -> String {
     let ty = format!("{}{:?}", format.dtype, format.sizes);
     match trace.values[value as usize].origin {

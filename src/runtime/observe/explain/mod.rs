@@ -1,9 +1,8 @@
-//! What happened and why: compiles, cuts, CPU fallbacks, choices of engines and the last collectives, each with its call site
-//! in the user's program.
+//! The log of compiles, cuts, CPU fallbacks, choices of engines and the last collectives: their reasons, and their call sites in
+//! the user's program.
 //!
-//! **Invariant:** everything here is bounded, and none of it is on the way of a step that comes again: a compile, a cut
-//! or a CPU fallback that was seen before is a look-up and a count. Nothing here calls the user's program; whoever does
-//! (`context/diagnostics.rs`) holds no lock.
+//! **Invariant:** everything here is bounded, and off the path of a repeated step: a compile, a cut or a CPU fallback that was
+//! seen before is a look-up and a count. Nothing here calls the user's program; `context/diagnostics.rs` does, without a lock.
 
 mod chosen;
 mod collectives;
@@ -29,11 +28,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Compiles that a report lists: the newest ones.
+/// Number of compiles that a report lists: the newest ones.
 const COMPILES: usize = 64;
-/// Traces that a new one is compared with, ...
+/// Number of traces that a new one is compared with, ...
 const KNOWN: usize = 32;
-/// ... and at most so many operations in all of them (but always one trace).
+/// ... and limit on the number of operations in all of them (but always one trace).
 const KNOWN_RECORDS: usize = 1 << 16;
 /// Call sites whose recompiles are counted; beyond, all counts start again.
 const SITES: usize = 4096;
@@ -50,7 +49,7 @@ pub struct Compile {
     /// Call site of the trace's first operation.
     pub site: Site,
     pub why: Why,
-    /// What runs again to stay within the memory limit.
+    /// The steps that run again to stay within the memory limit.
     pub recomputed: Option<Recomputed>,
     /// Whether its sites are lines by now, and its recompile is counted.
     settled: bool,
@@ -72,15 +71,15 @@ struct Inner {
     number: u64,
     compiles: VecDeque<Compile>,
     prior: VecDeque<PriorCompile>,
-    /// How often an aspect of an operator changed at each line: a line that is the start of several programs, as that of a
-    /// pipeline's schedule, is not one that makes the same program again.
+    /// How often an aspect of an operator changed at each line: a line that starts several programs, like that of a pipeline's
+    /// schedule, does not make the same program again.
     changes: HashMap<(Site, String, &'static str), u64>,
 }
 
 /// A recompile whose line is known.
 pub struct Recompile {
     pub change: Change,
-    /// How many there were at this line for the same reason, this one included.
+    /// Number of recompiles at this line for the same reason, this one included.
     pub count: u64,
 }
 
@@ -117,7 +116,7 @@ impl Explain {
         changed
     }
 
-    /// Notes what runs again in the program that was compiled last.
+    /// Notes the steps that run again in the program that was compiled last.
     pub fn recomputed(&self, recomputed: Recomputed) {
         if let Some(compile) = self.inner.lock().compiles.back_mut() {
             compile.recomputed = Some(recomputed);
@@ -135,7 +134,7 @@ impl Explain {
         self.pending.store(true, Ordering::Release);
     }
 
-    /// Whether something happened since this was last asked. Costs a load when not.
+    /// Whether something happened since this was last asked. Costs one load if not.
     pub fn take_pending(&self) -> bool {
         self.pending.load(Ordering::Relaxed) && self.pending.swap(false, Ordering::Acquire)
     }
@@ -147,7 +146,7 @@ impl Explain {
         open.map(|compile| (compile.number, compile.sites())).collect()
     }
 
-    /// Says which lines they are. Returns the recompile, if it was one.
+    /// Replaces the sites of a compile by their lines. Returns the recompile, if it was one.
     pub fn settle(&self, number: u64, lines: [Site; 3]) -> Option<Recompile> {
         let mut inner = self.inner.lock();
         let at = inner.compiles.iter().position(|c| c.number == number && !c.settled)?;
@@ -166,7 +165,7 @@ impl Explain {
         Some(Recompile { count: *count, change })
     }
 
-    /// Forgets what a report would list. What new traces are compared with stays.
+    /// Forgets the contents of reports. The traces that new ones are compared with stay.
     pub fn reset(&self) {
         let mut inner = self.inner.lock();
         inner.compiles.clear();

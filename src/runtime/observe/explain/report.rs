@@ -7,7 +7,7 @@ use crate::runtime::observe::recomputed::{Again, Recomputed};
 use std::fmt;
 
 impl Explain {
-    /// What `torchacc_explain` gives.
+    /// The JSON of `torchacc_explain`.
     pub fn to_json(&self, products: &[(String, &'static str)]) -> String {
         let inner = self.inner.lock();
         let compiles = list(inner.compiles.iter().map(compile));
@@ -65,7 +65,7 @@ impl Explain {
         list(self.collectives.lock().rows().into_iter().map(row))
     }
 
-    /// What `torchacc_host_call_report` gives.
+    /// The JSON of `torchacc_host_call_report`.
     pub fn fallbacks_json(&self) -> String {
         let row = |(name, site, spent): (String, Site, super::fallbacks::Spent)| {
             let row = Object::default().text("name", &name).raw("count", spent.count);
@@ -147,7 +147,7 @@ fn cut(cut: &Cut) -> String {
 }
 
 impl Change {
-    /// What to do about a change that keeps coming.
+    /// Advice for a change that keeps recurring.
     pub fn advice(&self) -> &'static str {
         match (self.aspect, self.subject) {
             ("layout", _) => {

@@ -24,7 +24,7 @@ fn low(register: Register) -> Register {
 }
 
 impl Assembler<'_> {
-    /// `None` for what only AVX-512 has.
+    /// `None` for operations that only AVX-512 has.
     pub(super) fn node_avx2(&mut self, node: &Node, id: Id) -> Made<Option<()>> {
         match *node {
             Node::Load(stream, element) => {

@@ -1,4 +1,4 @@
-//! Instructions of AVX-512: masks have registers of their own, and one of them leaves out what is behind the end.
+//! Instructions of AVX-512: masks have registers of their own, and one of them excludes elements past the end.
 
 use super::super::trace::{Binary, Element, Id, Logic, Node, Unary};
 use super::codes::{Codes, QUIET, predicate};
@@ -23,7 +23,7 @@ fn mask(n: usize) -> Register {
 }
 
 impl Assembler<'_> {
-    /// `None` when there is no register left for a mask.
+    /// `None` if no mask register is left.
     pub(super) fn node_avx512(&mut self, node: &Node, id: Id) -> Made<Option<()>> {
         match *node {
             Node::Load(stream, Element::Bool) => {
@@ -123,7 +123,7 @@ impl Assembler<'_> {
             Unary::Ceil => round(2)?,
             Unary::Trunc => round(3)?,
             Unary::Mantissa => {
-                // In [0.75, 1.5); NaN for what is negative.
+                // In [0.75, 1.5); NaN for negative numbers.
                 let code = Code::EVEX_Vgetmantps_zmm_k1z_zmmm512b32_imm8_sae;
                 Instruction::with3(code, to, from, 0b1011)?
             }
@@ -194,7 +194,7 @@ impl Assembler<'_> {
     }
 }
 
-/// For the elements of the loop only.
+/// Restricts an instruction to the elements of the loop.
 fn masked(mut instruction: Instruction, zeroing: bool) -> Instruction {
     instruction.set_op_mask(Register::K1);
     instruction.set_zeroing_masking(zeroing);

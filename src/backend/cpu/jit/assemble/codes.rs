@@ -1,18 +1,18 @@
-//! What the instructions of both vector types have in common: their table, and their immediate operands.
+//! The table of instructions and the immediate operands that both vector types share.
 
 use super::super::trace::{Binary, Compare};
 use iced_x86::Code;
 
-/// Rounding without exceptions for what is inexact.
+/// Rounding that raises no exception for inexact results.
 pub const QUIET: u32 = 8;
 
-/// The instructions of one vector type that differ in nothing else.
+/// Instructions that differ between the vector types only by their code.
 pub struct Codes {
-    /// A vector from memory, to memory, from a register.
+    /// A vector from memory, to memory, and between registers.
     pub load: Code,
     pub store: Code,
     pub copy: Code,
-    /// One number of memory in all lanes.
+    /// One number in memory to all lanes.
     pub broadcast: Code,
     /// `c = a b + c`, `a = b a + c` and `a = a b + c`.
     pub mul_add: [Code; 3],

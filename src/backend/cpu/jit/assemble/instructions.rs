@@ -1,4 +1,4 @@
-//! What is done for each recorded operation: operands and results find their registers here, the instructions are those
+//! The code of each recorded operation: operands and results get their registers here, the instructions are those
 //! of [`super::avx512`] or [`super::avx2`].
 
 use super::super::super::isa::Isa;
@@ -29,14 +29,14 @@ impl Assembler<'_> {
         }
     }
 
-    /// A register for a value that it does not hold yet.
+    /// Takes a register for a value that is not in one yet.
     pub(super) fn take(&mut self, id: Id) -> Made<Register> {
         let (register, spill) = self.registers.vector(id);
         self.spill(spill)?;
         Ok(self.vector(register))
     }
 
-    /// A register for the moment.
+    /// A temporary register.
     pub(super) fn spare(&mut self) -> Made<Register> {
         let (register, spill) = self.registers.spare();
         self.spill(spill)?;
@@ -49,7 +49,7 @@ impl Assembler<'_> {
         self.put(Instruction::with2(self.codes().store, to, from)?)
     }
 
-    /// A value in a register.
+    /// A value in a register, loaded if need be.
     pub(super) fn register_of(&mut self, id: Id) -> Made<Register> {
         if let Some(register) = self.registers.register_of(id) {
             return Ok(self.vector(register));
@@ -65,7 +65,7 @@ impl Assembler<'_> {
         Ok(to)
     }
 
-    /// A value wherever it is.
+    /// A value as an operand, wherever it is.
     pub(super) fn anywhere(&mut self, id: Id) -> Made<Operand> {
         if let Some(register) = self.registers.register_of(id) {
             return Ok(Operand::Register(self.vector(register)));
@@ -92,7 +92,7 @@ impl Assembler<'_> {
         self.put(combined(code, to, first, second)?)
     }
 
-    /// `None` when there is no register left for a mask, or no instruction.
+    /// `None` if no mask register is left, or there is no such instruction.
     pub(super) fn node(&mut self, n: usize) -> Made<Option<()>> {
         let (node, id) = (self.nodes[n], n as Id);
         let is_value = !matches!(node, Node::Store(..));
@@ -190,7 +190,7 @@ impl Assembler<'_> {
         self.overwrite(to, id, node)
     }
 
-    /// Register `to` holds the result.
+    /// Records that register `to` holds the result.
     fn overwrite(&mut self, to: Register, id: Id, node: &Node) -> Made<()> {
         self.registers.asked(node);
         self.registers.put(id, to as usize - self.vector(0) as usize);

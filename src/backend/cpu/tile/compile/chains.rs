@@ -13,17 +13,16 @@ use crate::plan::{Instr, LoopBody, Reg};
 /// How an instruction belongs to a chain.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Chained {
-    /// Operations of the chain up to this one; 0: not one for chains.
+    /// Number of operations in the chain up to this one; 0: not in a chain.
     pub len: usize,
     /// The operand that is computed in the same chain.
     pub inner: Option<usize>,
-    /// Computed in the chain of the only instruction that asks for it.
+    /// Computed in the chain of its only user.
     pub hidden: bool,
 }
 
 impl Compiler<'_> {
-    /// Loads what `result` is about to overwrite, if it will be asked for after the next instruction, which asks for
-    /// `now`.
+    /// Loads the reads that `result` is about to overwrite, if they are used after the next instruction, which uses `now`.
     pub(super) fn save(&mut self, result: usize, now: &[Reg]) {
         for read in 0..self.reads.len() {
             let reg = read as Reg;
@@ -39,7 +38,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The operation of a chain that an instruction is, with its operand number `hand` in hand.
+    /// The chain operation for an instruction with operand number `hand` as the running value, if there is one.
     pub(super) fn link(&self, instr: &Instr, hand: usize) -> Option<Link<Reg>> {
         let in_f32 = |dtype| TileType::of(dtype) == TileType::F32;
         if !in_f32(instr.dtype) || !instr.args.iter().all(|&a| in_f32(self.dtype(a))) {
@@ -60,8 +59,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Finds the instructions that chains are made of. Of two operands that could be computed in the same chain the
-    /// one that took longer is.
+    /// Finds the instructions of chains. Of two operands that could be computed in the same chain, the one with the
+    /// longer chain is.
     pub(super) fn find_chains(&mut self) {
         let reads = self.body.reads.len();
         for (n, instr) in self.body.instrs.iter().enumerate() {
@@ -86,7 +85,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// [`Compiler::value`] for a chain, which converts bf16 itself. Converted often, it is better loaded once.
+    /// [`Compiler::value`] for a chain, which converts bf16 itself. A bf16 read with many uses is better loaded once.
     pub(super) fn chain_value(&mut self, reg: Reg) -> Result<Arg> {
         if let Some(kind) = self.reads.get(reg as usize)
             && !self.places.contains_key(&(reg, TileType::F32))
@@ -103,7 +102,7 @@ impl Compiler<'_> {
         self.value(reg, TileType::F32)
     }
 
-    /// Computes `reg` and what is hidden in its chain.
+    /// Computes `reg` and the instructions hidden in its chain.
     pub(super) fn chain(&mut self, reg: Reg) -> Result<()> {
         let reads = self.body.reads.len();
         let (mut asked, mut links) = (Vec::new(), Vec::new());
@@ -166,7 +165,7 @@ impl Compiler<'_> {
         self.code.insts.push(Inst::Chain { start, links, to });
     }
 
-    /// Where a chain's result goes: where it is stored, if what else asks for it can find it there.
+    /// The destination of a chain's result: where it is stored, if its other uses can read it there.
     fn chain_target(&mut self, reg: Reg) -> Arg {
         let alone = self.uses[reg as usize] == 1;
         let mut results = self.results();
@@ -174,7 +173,7 @@ impl Compiler<'_> {
             r == reg && to.chains() && (alone || to.dtype == DType::F32)
         };
         match results.position(fits) {
-            // What may fail is first run without storing anything.
+            // Code that may fail first runs without storing anything.
             Some(k) if !self.code.can_fail => Arg::Result(k),
             _ => Arg::Tile(self.tile(TileType::F32)),
         }
@@ -188,13 +187,13 @@ impl StoreKind {
     }
 }
 
-/// The body without casts that change nothing: half types are computed as f32, and rounded when they are stored.
+/// The body without redundant casts: half types are computed as f32, and rounded when they are stored.
 pub(super) fn without_idle_casts(body: &LoopBody, stores: Option<&[StoreKind]>) -> LoopBody {
     let mut body = body.clone();
     let reads = body.reads.len();
     let mut same: Vec<Reg> = (0..(reads + body.instrs.len()) as Reg).collect();
     let mut dtypes: Vec<DType> = body.reads.clone();
-    // The operand of a cast between types of f32.
+    // The operands of casts between types computed in f32.
     let mut operands: Vec<Option<Reg>> = vec![None; reads];
     for (n, instr) in body.instrs.iter_mut().enumerate() {
         instr.args.iter_mut().for_each(|a| *a = same.get(*a as usize).copied().unwrap_or(*a));
@@ -220,8 +219,8 @@ pub(super) fn without_idle_casts(body: &LoopBody, stores: Option<&[StoreKind]>) 
     body
 }
 
-/// The body with products where it divides by powers of two: the same real numbers, rounded once. That is not done before a plan is
-/// made, for then sizes that are powers of two would have other plans than the rest.
+/// The body with divisions by powers of two replaced by products: the same real numbers, rounded once. Not done before
+/// planning, since sizes that are powers of two would then have other plans than the rest.
 pub(super) fn with_reciprocals(mut body: LoopBody) -> LoopBody {
     let reads = body.reads.len() as Reg;
     let is_quotient = |instr: &Instr| instr.op == Op::Div && instr.dtype.is_float();
@@ -239,7 +238,7 @@ pub(super) fn with_reciprocals(mut body: LoopBody) -> LoopBody {
     body
 }
 
-/// 1/y for a constant y that is a power of two whose reciprocal the dtype has.
+/// 1/y for a constant y that is a power of two, if the dtype represents it.
 fn exact_reciprocal(y: &Instr) -> Option<f64> {
     let number = |value: f64| Array::from_f64(y.dtype, &[], &[value]).f64(0);
     let value = match (y.op, &y.attrs[..]) {

@@ -15,7 +15,7 @@ use crate::plan::{Instr, Reg};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// What is computed at a time: an instruction, or as many as possible.
+/// Instructions compiled together: a single one, or a loop of as many as possible.
 pub(super) enum Unit {
     One(usize),
     Loop(Vec<usize>),
@@ -28,13 +28,13 @@ enum Value {
     Truth(JitMask),
 }
 
-/// A loop in the making.
+/// A loop being recorded.
 #[derive(Default)]
 struct Recording {
     values: HashMap<Reg, Value>,
     streams: Vec<(Arg, Element)>,
     numbers: Vec<(TileType, usize)>,
-    /// The registers that it asks for, as often as it does.
+    /// The registers that it uses, one entry per use.
     asked: Vec<Reg>,
     /// The results that it stores.
     stored: Vec<usize>,
@@ -66,7 +66,7 @@ impl Recording {
     }
 }
 
-/// How a loop reads and writes memory of a type; `None`: not at all.
+/// The form in which a loop accesses memory of a type; `None`: it cannot.
 fn element(dtype: DType) -> Option<Element> {
     match dtype {
         DType::F32 => Some(Element::F32),
@@ -110,7 +110,7 @@ impl Compiler<'_> {
         }
         let makes_number = TileType::of(instr.dtype) == TileType::F32;
         match (instr.op, instr.args.as_slice()) {
-            // Large arguments take more than a vector of f32 can do.
+            // Large arguments need more precision than vectors of f32 have.
             (Op::Sin | Op::Cos, _) => false,
             (Op::Select, &[c, a, b]) => self.is_truth(c) && self.is_number(a) && self.is_number(b),
             (Op::Cast, &[a]) => {
@@ -126,11 +126,11 @@ impl Compiler<'_> {
         }
     }
 
-    /// The body in parts: loops are as large as they can be, and follow each other only where something that they
-    /// cannot compute comes between.
+    /// The body in parts: loops are as large as possible, and follow each other only where instructions that they
+    /// cannot compute come between.
     pub(super) fn units(&self) -> Vec<Unit> {
         let reads = self.body.reads.len();
-        // Even: one by one; odd: in a loop.
+        // Even: single instructions; odd: loops.
         let mut levels: Vec<usize> = Vec::new();
         for (n, instr) in self.body.instrs.iter().enumerate() {
             let makers = instr.args.iter().filter_map(|&a| (a as usize).checked_sub(reads));
@@ -152,7 +152,7 @@ impl Compiler<'_> {
         units
     }
 
-    /// Computes instructions in one loop. False when it cannot be written.
+    /// Computes instructions in one loop. False if it cannot be assembled.
     pub(super) fn push_loop(&mut self, all: &[usize]) -> Result<bool> {
         if all.is_empty() {
             return Ok(true);
@@ -195,7 +195,7 @@ impl Compiler<'_> {
         Ok(recording)
     }
 
-    /// Stores a register of the loop, which itself asks for registers as often as `inner` says, where it will be found.
+    /// Stores a register of the loop where later code finds it; `inner` counts the uses of each register within the loop.
     fn keep(
         &mut self,
         reg: Reg,
@@ -206,12 +206,12 @@ impl Compiler<'_> {
         let mut inside = inner.get(&reg).copied().unwrap_or(0);
         let mut found = false;
         for (result, (&from, to)) in self.results().enumerate() {
-            // What may fail is first run without storing anything.
+            // Code that may fail first runs without storing anything.
             let Some(element) = element(to.dtype).filter(|_| to.rows) else { continue };
             if from != reg || self.code.can_fail || !value.is(element) {
                 continue;
             }
-            // What is overwritten is read before.
+            // Reads that the store overwrites are loaded before.
             for read in 0..self.reads.len() {
                 if self.reads[read].over == Some(result) && inner.contains_key(&(read as Reg)) {
                     self.feed(read as Reg, recording)?;
@@ -238,7 +238,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A register that a loop asks for.
+    /// The value of a register that a loop uses.
     fn feed(&mut self, reg: Reg, recording: &mut Recording) -> Result<Value> {
         if let Some(&value) = recording.values.get(&reg) {
             return Ok(value);
@@ -281,7 +281,7 @@ impl Compiler<'_> {
         Ok(value)
     }
 
-    /// What an instruction makes of its operands.
+    /// The result of an instruction.
     fn computed(&mut self, instr: &Instr, recording: &mut Recording) -> Result<Value> {
         use Value::{Number, Truth};
         let link = self.link(instr, 0);
@@ -326,7 +326,7 @@ impl Compiler<'_> {
 }
 
 impl Value {
-    /// Whether it can be stored as such elements.
+    /// Whether it can be stored as `element`.
     fn is(self, element: Element) -> bool {
         matches!(self, Value::Truth(_)) == (element == Element::Bool)
     }

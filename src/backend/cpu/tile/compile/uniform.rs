@@ -1,13 +1,13 @@
-//! Instructions of numbers that are the same everywhere: once is enough. Updates of parameters have many, of rates and step counts in
-//! f64, which would take longer than the update itself.
+//! Instructions whose operands are the same everywhere run once. Updates of parameters have many, on rates and step counts
+//! in f64, which would take longer than the update itself.
 
 use super::{Arg, Compiler};
 use crate::backend::cpu::element::TileType;
 use crate::plan::Reg;
 
 impl Compiler<'_> {
-    /// For each register, whether it is one number: of a constant, of a read of one element, or computed of such by an instruction of
-    /// its own. Loops and chains compute theirs along with the rest, which costs them nothing to speak of.
+    /// For each register, whether it is one number: a constant, a read of one element, or computed from such numbers by an
+    /// instruction outside loops and chains. These compute theirs along with the rest, at negligible cost.
     pub(super) fn uniform_registers(&self) -> Vec<bool> {
         let mut uniform: Vec<bool> = self.reads.iter().map(|read| read.constant).collect();
         for (n, instr) in self.body.instrs.iter().enumerate() {
@@ -21,7 +21,7 @@ impl Compiler<'_> {
         uniform
     }
 
-    /// The tile that the number of such a register is computed in, and where it will be found.
+    /// The tile in which such a register is computed; later uses find it there.
     pub(super) fn uniform_tile(&mut self, reg: Reg, tile_type: TileType) -> Arg {
         let tile = self.new_tile(tile_type);
         self.pinned.push((reg, tile_type));

@@ -1,4 +1,4 @@
-//! Operations of one loop each: on tiles, or on memory as it stands.
+//! Operations of one loop each: on tiles, or on memory used directly.
 
 use super::super::code::Arg;
 use super::super::compute;
@@ -65,7 +65,7 @@ impl Run<'_> {
         defined
     }
 
-    /// Of a seed, an offset and the places of the elements.
+    /// Draws random numbers from a seed, an offset and element indices.
     fn draw<T: TileElement + Scratch + Drawn>(
         &self,
         [seed, offset, index]: [Arg; 3],
@@ -138,7 +138,7 @@ impl Run<'_> {
         at: &Position,
         tiles: &mut Tiles,
     ) {
-        // Tiles hold their codes.
+        // Tiles hold 8-bit floats as codes.
         if let Some(format) = Float8::of(dtype) {
             return self
                 .into(to, at, tiles, |t, y| compute::encode(format, self.arg(arg, at, t), y));

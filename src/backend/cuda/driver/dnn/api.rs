@@ -32,12 +32,12 @@ functions!(Api {
 /// A loaded cuDNN.
 pub struct Library {
     pub api: Api,
-    /// Such as 91900.
+    /// For example 91900.
     pub version: usize,
 }
 
 impl Library {
-    /// The first one found that is new enough. Errors: why none is.
+    /// The first library found that is new enough. Errors: the reason for every file.
     pub fn find(folders: &[PathBuf]) -> std::result::Result<Library, String> {
         let mut refused = Vec::new();
         for file in candidates(folders, &NAMES) {
@@ -64,7 +64,7 @@ impl Library {
             return Ok(());
         }
         let mut text = [0; 1024];
-        // SAFETY: it writes a text into so many bytes; the last one stays zero.
+        // SAFETY: it writes a text into at most `text.len() - 1` bytes; the last one stays zero.
         let text = unsafe {
             (self.api.last_error)(text.as_mut_ptr(), text.len() - 1);
             CStr::from_ptr(text.as_ptr())
@@ -73,7 +73,7 @@ impl Library {
         Err(Error::new(Code::Internal, format!("cuDNN, {what}: {text} (status {status})")))
     }
 
-    /// What work is queued with, in the current context.
+    /// A handle that queues work on `stream`, in the current context.
     pub fn start(&self, stream: Handle) -> Result<Handle> {
         let mut handle = 0;
         // SAFETY: as `cudnn_graph.h` says.
@@ -84,9 +84,9 @@ impl Library {
         Ok(handle)
     }
 
-    /// Nothing of it is queued any more.
+    /// Destroys a handle with no work left in its queue.
     pub fn stop(&self, handle: Handle) {
-        // SAFETY: from `start`.
+        // SAFETY: the handle is from `start`.
         unsafe { (self.api.destroy)(handle) };
     }
 }

@@ -1,4 +1,4 @@
-//! Networks as cuDNN's operation graphs: the numbers of its enums and attributes stand here.
+//! `CudnnGraph`s as cuDNN's operation graphs, with the numbers of cuDNN's enums and attributes.
 
 use super::super::super::cudnn_graph::{
     CudnnGraph, Fold, Id, Mode, Node, Part, Residency, Tensor, Window,
@@ -23,12 +23,12 @@ const GEN_INDEX: c_int = 501;
 /// `cudnnConvolutionMode_t`: the kernel is not flipped.
 const CROSS_CORRELATION: c_int = 1;
 
-/// By which the tensor is known to a plan.
+/// The unique id of a tensor in a plan.
 pub fn name_of(id: Id) -> i64 {
     id as i64 + 1
 }
 
-/// Errors: what the library says of a description.
+/// The descriptor of a graph. Errors: the library's.
 pub fn describe(library: &Arc<Library>, cudnn_graph: &CudnnGraph) -> Result<Descriptor> {
     let describe = Describe { library, cudnn_graph };
     let tensors: Vec<Descriptor> = (0..cudnn_graph.tensors.len())
@@ -89,7 +89,7 @@ impl Describe<'_> {
                 };
                 let how = self.pointwise(pointwise_mode(*mode), in_type)?.finalized()?;
                 let mut operation = self.made(Kind::PointwiseOperation)?;
-                // The first operand, the second, and the one that is asked.
+                // Attributes of the first operand, the second operand and the predicate.
                 for (attribute, id) in [751, 752, 758].into_iter().zip(operands) {
                     operation = operation.with_descriptors(attribute, &[of(id)])?;
                 }
@@ -123,7 +123,7 @@ impl Describe<'_> {
                     .with_descriptors(1612, &[&how])?
                     .finalized()
             }
-            // The strides say how.
+            // The strides describe the transposition.
             Node::Transpose { x, y } => self
                 .made(Kind::Reshape)?
                 .with_descriptors(2200, &[of(x)])?

@@ -1,4 +1,4 @@
-//! cuDNN's descriptors: objects that are given attributes, then finalized, then asked for others.
+//! cuDNN's descriptors: objects whose attributes are set, which are then finalized and queried for other attributes.
 //!
 //! **Invariant:** attributes are written and read with the C types that their type numbers stand for.
 #![expect(unsafe_code, reason = "a C library, loaded at run time")]
@@ -45,7 +45,7 @@ pub enum Enum {
     ReductionOperator = 18,
 }
 
-/// `cudnnBackendAttributeType_t` of the rest.
+/// `cudnnBackendAttributeType_t` of other types.
 const HANDLE: c_int = 0;
 const BOOLEAN: c_int = 2;
 const INT64: c_int = 3;
@@ -76,7 +76,7 @@ impl Descriptor {
         self.library.check(status, what)
     }
 
-    /// At most `values.len()` values; how many there are.
+    /// Reads at most `values.len()` values; returns the number of values that there are.
     fn get<T>(&self, attribute: c_int, ty: c_int, values: &mut [T]) -> Result<usize> {
         let mut count = 0;
         let room = values.len() as i64;
@@ -118,7 +118,7 @@ impl Descriptor {
         Ok(self)
     }
 
-    /// Addresses, of the device or the host as the attribute wants.
+    /// Addresses on the device or the host, as the attribute requires.
     pub fn with_addresses(self, attribute: c_int, addresses: &[u64]) -> Result<Descriptor> {
         self.set(attribute, POINTER, addresses)?;
         Ok(self)
@@ -155,7 +155,7 @@ impl Descriptor {
         Ok(text)
     }
 
-    /// The descriptors of a kind that it holds, the first `most` of them.
+    /// The first `most` descriptors of a kind in an attribute.
     pub fn descriptors(
         &self,
         attribute: c_int,
@@ -165,14 +165,14 @@ impl Descriptor {
         let room = self.get::<Handle>(attribute, DESCRIPTOR, &mut [])?.clamp(1, most);
         let mut made: Vec<Descriptor> =
             (0..room).map(|_| Descriptor::new(&self.library, kind)).collect::<Result<_>>()?;
-        // They are filled, not replaced.
+        // The library fills these descriptors; it does not replace them.
         let mut raw: Vec<Handle> = made.iter().map(|descriptor| descriptor.raw).collect();
         let count = self.get(attribute, DESCRIPTOR, &mut raw)?;
         made.truncate(count);
         Ok(made)
     }
 
-    /// Queues a plan, which this is.
+    /// Queues this descriptor, which is a plan.
     pub fn execute(&self, handle: Handle, pack: &Descriptor) -> Result<()> {
         let status = unsafe { (self.library.api.execute)(handle, self.raw, pack.raw) };
         self.library.check(status, "queueing a network")

@@ -1,4 +1,4 @@
-//! cuDNN: what it computes of graphs, as plans that are made once and kept on disk.
+//! cuDNN: execution plans of graphs, made once and kept on disk.
 
 mod api;
 mod describe;
@@ -24,7 +24,7 @@ use plan::Planner;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Graphs that are remembered.
+/// The most graphs that are remembered.
 const KNOWN: usize = 4096;
 
 /// Plans for one GPU.
@@ -41,11 +41,11 @@ pub struct CudnnPlans {
 struct State {
     /// Made when first needed. Errors: why the library does not start.
     opened: Option<Result<(Arc<Started>, Planner)>>,
-    /// `None`: the library does not take it.
+    /// `None`: the library does not support the graph.
     known: HashMap<CudnnGraph, Option<Arc<Plan>>>,
 }
 
-/// What work is queued with.
+/// A started library, with the handle that queues its work.
 struct Started {
     context: Arc<Context>,
     library: Arc<Library>,
@@ -56,12 +56,12 @@ struct Plan {
     started: Arc<Started>,
     plan: Descriptor,
     workspace: u64,
-    /// What each tensor that is not virtual is called, and its number if it is one.
+    /// Unique id of each tensor that is not virtual, and its value if it is a number.
     tensors: Vec<(i64, Option<f32>)>,
 }
 
 impl CudnnPlans {
-    /// `fingerprint` is that of the device without this.
+    /// `fingerprint` is that of the device without cuDNN.
     pub fn new(options: &Options, fingerprint: &str, disk: Option<Arc<Disk>>) -> CudnnPlans {
         let library = Library::find(&options.folders).map(Arc::new);
         let (allow_tf32, deterministic) = (options.allow_tf32, options.deterministic);
@@ -95,7 +95,7 @@ impl CudnnPlans {
         }
     }
 
-    /// The device's, with this.
+    /// The device's fingerprint, with cuDNN's version.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -110,7 +110,7 @@ impl CudnnPlans {
         if self.deterministic && cudnn_graph.any_order {
             return Ok(None);
         }
-        // Nothing is queued, so others may queue meanwhile: planning takes as long as compiling.
+        // No stream lock, as nothing is queued: planning takes as long as compiling, and others may queue meanwhile.
         let _entered = context.enter()?;
         let State { opened, known } = &mut *self.state.lock();
         if let Some(plan) = known.get(cudnn_graph) {
@@ -138,7 +138,7 @@ impl CudnnPlans {
         Ok((Arc::new(started), Planner::of(library, handle, self.allow_tf32)?))
     }
 
-    /// From disk, else made. That a network is not taken is not kept on disk: another version may take it.
+    /// The plan from disk, else a new one. Unsupported graphs are not recorded on disk: another version may support them.
     fn plan(&self, planner: &Planner, cudnn_graph: &CudnnGraph) -> Option<Descriptor> {
         let make = || planner.restore(&planner.plan(cudnn_graph)?).ok();
         let Some(disk) = &self.disk else { return make() };
@@ -158,7 +158,7 @@ impl CudnnPlans {
         }
     }
 
-    /// Gives everything back that no plan holds. The context's work is done.
+    /// Releases everything that no plan holds. The context's work must be done.
     pub fn close(&self) {
         let state = std::mem::take(&mut *self.state.lock());
         drop(state);
@@ -190,7 +190,7 @@ impl Prepared for Plan {
         let mut given = addresses.iter();
         let mut pointers = Vec::with_capacity(self.tensors.len());
         for (_, number) in &self.tensors {
-            // Numbers are read before the call returns.
+            // The library reads numbers before the call returns.
             let pointer = match number {
                 Some(number) => Some(std::ptr::from_ref(number).expose_provenance() as u64),
                 None => given.next().copied(),
@@ -211,7 +211,7 @@ impl Prepared for Plan {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // If the context is lost, so is what the library has there.
+        // If the context is lost, so are the library's resources in it.
         let idle = self.context.synchronize();
         if let (Ok(()), Ok(_entered)) = (idle, self.context.enter()) {
             self.library.stop(self.handle);

@@ -1,6 +1,6 @@
-//! Networks to execution plans: which engine of the library computes one, and its code.
+//! Graphs to execution plans: the engine of the library that computes a graph, and its code.
 //!
-//! **Invariant:** a plan is what its text says, whether the text was just made or comes from disk.
+//! **Invariant:** a plan is restored from its text, whether the text was just made or comes from disk.
 
 use super::super::super::cudnn_graph::CudnnGraph;
 use super::super::api::Handle;
@@ -12,36 +12,36 @@ use crate::error::Result;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// `cudnnBackendHeurMode_t`: A, and what works where that knows nothing.
+/// `cudnnBackendHeurMode_t`: A, then the fallback for graphs that A does not know.
 const HEURISTICS: [c_int; 2] = [3, 2];
-/// Of each of them, so many are tried.
+/// Number of candidates tried of each of them.
 const CANDIDATES: usize = 8;
-/// Bytes of memory that a plan may work in.
+/// Bytes of workspace that a plan may use.
 const MOST_WORKSPACE: i64 = 2 << 30;
 
 /// `cudnnBackendNumericalNote_t`.
 const TENSOR_CORE: c_int = 0;
 const DOWN_CONVERTED: c_int = 1;
 const NONDETERMINISTIC: c_int = 4;
-/// Sums in less than f32, and algorithms whose errors are larger than those of sums: FFT, Winograd's.
+/// Sums in less than f32, and algorithms with larger errors than plain sums: FFT, Winograd's.
 const INEXACT: [c_int; 6] = [2, 3, 5, 6, 7, 8];
 
-/// What plans are made with.
+/// Makes plans for one device.
 pub struct Planner {
     pub library: Arc<Library>,
-    /// What the library knows of the device.
+    /// The library's description of the device.
     device: Descriptor,
     allow_tf32: bool,
 }
 
 impl Planner {
-    /// For the device that a handle is of.
+    /// For the device of a handle.
     pub fn of(library: &Arc<Library>, handle: Handle, allow_tf32: bool) -> Result<Planner> {
         let device = Descriptor::new(library, Kind::Device)?.with_handle(2701, handle)?;
         Ok(Planner { library: library.clone(), device: device.finalized()?, allow_tf32 })
     }
 
-    /// For a device that need not be there, by the library's own description of it.
+    /// For a device that may be absent, by the library's own description of it.
     #[cfg(test)]
     pub fn of_text(library: &Arc<Library>, text: &str, allow_tf32: bool) -> Result<Planner> {
         let text = format!("{text}\0");
@@ -49,9 +49,9 @@ impl Planner {
         Ok(Planner { library: library.clone(), device: device.finalized()?, allow_tf32 })
     }
 
-    /// The text of a plan. `None`: no engine takes the graph.
+    /// The text of a plan. `None`: no engine supports the graph.
     pub fn plan(&self, cudnn_graph: &CudnnGraph) -> Option<Vec<u8>> {
-        // What it does not take it refuses at any stage; the reasons are as many as engines.
+        // An unsupported graph may be refused at any stage; there are as many reasons as engines.
         let graph = describe(&self.library, cudnn_graph).ok()?;
         let configs = HEURISTICS.into_iter().filter_map(|mode| self.configs(&graph, mode).ok());
         configs.flatten().find_map(|config| {
@@ -63,7 +63,7 @@ impl Planner {
         })
     }
 
-    /// A plan by its text. Errors: it is of another library or device.
+    /// Restores a plan from its text. Errors: the text is of another library or device.
     pub fn restore(&self, text: &[u8]) -> Result<Descriptor> {
         self.new_plan()?.with_text(405, text)?.finalized()
     }
@@ -72,7 +72,7 @@ impl Planner {
         Descriptor::new(&self.library, Kind::Plan)?.with_descriptors(407, &[&self.device])
     }
 
-    /// Engines with their settings, the fastest first as the library thinks.
+    /// Engines with their settings, those that the library expects to be fastest first.
     fn configs(&self, graph: &Descriptor, mode: c_int) -> Result<Vec<Descriptor>> {
         Descriptor::new(&self.library, Kind::Heuristics)?
             .with_descriptors(201, &[graph])?
@@ -82,7 +82,7 @@ impl Planner {
             .descriptors(202, Kind::EngineConfig, CANDIDATES)
     }
 
-    /// Whether it rounds no more than is allowed.
+    /// Whether the engine rounds, and reorders sums, no more than is allowed.
     fn suits(&self, cudnn_graph: &CudnnGraph, config: &Descriptor) -> Result<bool> {
         let engines = config.descriptors(300, Kind::Engine, 1)?;
         let Some(engine) = engines.first() else { return Ok(false) };
