@@ -1,4 +1,5 @@
-//! The code speaks the field's language: private words that were given up stay away from `src`. Quotations are excepted.
+//! The code speaks the field's language: private words that were given up stay away from `src` and from the C++ of the device.
+//! Quotations are excepted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,13 +68,18 @@ const IDENTIFIERS: &[&str] = &[
 
 /// Identifiers that are names elsewhere: metric keys, variants of another meaning.
 const EXCEPTED: &[(&str, &str)] = &[
-    ("aten/tests/views.rs", "gathers"),
+    ("src/aten/tests/views.rs", "gathers"),
     // Texts over several lines.
-    ("aten/signature.rs", "Given"),
-    ("capi/report.rs", "host_calls"),
-    ("runtime/", "host_calls"),
-    ("trace/", "Traced"),
-    ("runtime/", "Traced"),
+    ("src/aten/signature.rs", "Given"),
+    ("src/capi/report.rs", "host_calls"),
+    ("src/runtime/", "host_calls"),
+    ("src/trace/", "Traced"),
+    // Names of c10 and of collectives.
+    ("torch_extension/csrc/", "Half"),
+    ("torch_extension/csrc/", "exchange"),
+    ("torch_extension/csrc/", "gathers"),
+    ("torch_extension/csrc/ops/report.cpp", "host_calls"),
+    ("src/runtime/", "Traced"),
 ];
 
 /// In comments.
@@ -83,7 +89,20 @@ const PHRASES: &[&str] =
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
-    files.filter(|path| path.extension().is_some_and(|e| e == "rs")).collect()
+    let is_source =
+        |path: &Path| path.extension().is_some_and(|e| e == "rs" || e == "cpp" || e == "h");
+    files.filter(|path| is_source(path)).collect()
+}
+
+/// The sources with their names from the root on.
+fn all_sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = ["src", "torch_extension/csrc"].map(|folder| sources(&root.join(folder)));
+    let named = |path: &PathBuf| {
+        let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+        (name, fs::read_to_string(path).unwrap())
+    };
+    found.iter().flatten().map(named).collect()
 }
 
 /// Every second piece of what `mark` separates, from the `first` on.
@@ -107,21 +126,31 @@ fn has(text: &str, word: &str) -> bool {
 
 #[test]
 fn private_words_stay_away() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = Vec::new();
-    for source in sources(&root) {
-        let name = source.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
-        for (number, line) in fs::read_to_string(&source).unwrap().lines().enumerate() {
+    for (name, text) in all_sources() {
+        for (number, line) in text.lines().enumerate() {
             let (code, comment) = parts(line);
             let excepted =
                 |word: &str| EXCEPTED.iter().any(|e| name.starts_with(e.0) && e.1 == word);
             let words = IDENTIFIERS.iter().filter(|word| has(&code, word) && !excepted(word));
             for word in words.chain(PHRASES.iter().filter(|word| has(&comment, word))) {
-                found.push(format!("{}:{}: {word}", source.display(), number + 1));
+                found.push(format!("{name}:{}: {word}", number + 1));
             }
         }
     }
     assert!(found.is_empty(), "words with a standard name:\n{}", found.join("\n"));
+}
+
+/// A comment that says "what" where there is a noun is hard to read.
+#[test]
+fn comments_have_nouns() {
+    let comments = |of: &dyn Fn(&str) -> bool| -> usize {
+        let all = all_sources();
+        all.iter().flat_map(|(_, text)| text.lines()).filter(|line| of(&parts(line).1)).count()
+    };
+    let lines = comments(&|comment| !comment.trim().is_empty());
+    let vague = comments(&|comment| has(comment, "what") || has(comment, "What"));
+    assert!(50 * vague < lines, "{vague} of {lines} lines of comments say \"what\"");
 }
 
 #[test]

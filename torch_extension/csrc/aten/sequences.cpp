@@ -20,9 +20,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A call's arguments by name. These differ between versions of PyTorch: `check_known` refuses given
 // arguments that were not asked for.
-class Given {
+class NamedArguments {
  public:
-  Given(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
+  NamedArguments(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
       : schema_(op.schema()),
         values_(torch::jit::last(stack, schema_.arguments().size()).vec()),
         known_(values_.size()) {}
@@ -235,13 +235,15 @@ std::array<at::Tensor, 3> attend_backward(const Problem& of, const at::Tensor& g
           of.keys_of_batch(std::get<2>(made))};
 }
 
-Problem flash_problem(Given& given) {
-  Window window{number_or(given["window_size_left"], -1), number_or(given["window_size_right"], -1),
+Problem flash_problem(NamedArguments& arguments) {
+  Window window{number_or(arguments["window_size_left"], -1),
+                number_or(arguments["window_size_right"], -1),
                 /*from_end=*/true};
-  if (given["is_causal"].toBool()) window.behind = 0;
-  return problem(given["query"].toTensor(), given["key"].toTensor(), given["value"].toTensor(),
-                 given["cum_seq_q"], given["cum_seq_k"], given["max_q"], given["max_k"], window,
-                 given["dropout_p"].toDouble(), given["scale"]);
+  if (arguments["is_causal"].toBool()) window.behind = 0;
+  return problem(arguments["query"].toTensor(), arguments["key"].toTensor(),
+                 arguments["value"].toTensor(), arguments["cum_seq_q"], arguments["cum_seq_k"],
+                 arguments["max_q"], arguments["max_k"], window, arguments["dropout_p"].toDouble(),
+                 arguments["scale"]);
 }
 
 // custom_mask_type: 0 for none, 1 for causal from the first key, 2 for causal to the last.
@@ -251,17 +253,17 @@ Window window_of_type(int64_t type) {
 }
 
 // An argument in the form of a problem: the operator has sequences in a batch of one.
-at::Tensor efficient_rows(Given& given, const char* name) {
-  const at::Tensor tensor = given[name].toTensor();
-  return defined(given["cu_seqlens_q"]).has_value() ? tensor.squeeze(0) : tensor;
+at::Tensor efficient_rows(NamedArguments& arguments, const char* name) {
+  const at::Tensor tensor = arguments[name].toTensor();
+  return defined(arguments["cu_seqlens_q"]).has_value() ? tensor.squeeze(0) : tensor;
 }
 
-Problem efficient_problem(Given& given) {
-  return problem(efficient_rows(given, "query"), efficient_rows(given, "key"),
-                 efficient_rows(given, "value"), given["cu_seqlens_q"], given["cu_seqlens_k"],
-                 given["max_seqlen_q"], given["max_seqlen_k"],
-                 window_of_type(given["custom_mask_type"].toInt()), given["dropout_p"].toDouble(),
-                 given["scale"]);
+Problem efficient_problem(NamedArguments& arguments) {
+  return problem(efficient_rows(arguments, "query"), efficient_rows(arguments, "key"),
+                 efficient_rows(arguments, "value"), arguments["cu_seqlens_q"],
+                 arguments["cu_seqlens_k"], arguments["max_seqlen_q"], arguments["max_seqlen_k"],
+                 window_of_type(arguments["custom_mask_type"].toInt()),
+                 arguments["dropout_p"].toDouble(), arguments["scale"]);
 }
 
 template <typename... Values>
@@ -274,10 +276,10 @@ void answer(const c10::OperatorHandle& op, torch::jit::Stack* stack, Values&&...
 
 void flash_attention(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const DispatchBelowAutograd guard;
-  Given given(op, *stack);
-  const Problem of = flash_problem(given);
-  given.ignore("return_debug_mask");
-  given.check_known();
+  NamedArguments arguments(op, *stack);
+  const Problem of = flash_problem(arguments);
+  arguments.ignore("return_debug_mask");
+  arguments.check_known();
   const Attended made = attend(of);
   const at::Tensor random =
       made.seed.defined() ? at::stack({made.seed, made.offset}) : at::zeros({2}, at::kLong);
@@ -289,13 +291,13 @@ void flash_attention(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 void flash_attention_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const DispatchBelowAutograd guard;
-  Given given(op, *stack);
-  const Problem of = flash_problem(given);
-  const at::Tensor random = given["rng_state"].toTensor();
-  given.ignore("unused");
-  at::Tensor logsumexp = given["logsumexp"].toTensor();
-  const at::Tensor out = given["out"].toTensor(), grad_out = given["grad_out"].toTensor();
-  given.check_known();
+  NamedArguments arguments(op, *stack);
+  const Problem of = flash_problem(arguments);
+  const at::Tensor random = arguments["rng_state"].toTensor();
+  arguments.ignore("unused");
+  at::Tensor logsumexp = arguments["logsumexp"].toTensor();
+  const at::Tensor out = arguments["out"].toTensor(), grad_out = arguments["grad_out"].toTensor();
+  arguments.check_known();
   // Gives padding no weight, whatever keys it sees.
   if (of.queries.has_value() && !of.is_empty())
     logsumexp = of.queries->to_batch(logsumexp.t(), kInfinity);
@@ -307,10 +309,10 @@ void flash_attention_backward(const c10::OperatorHandle& op, torch::jit::Stack* 
 
 void efficient_attention(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const DispatchBelowAutograd guard;
-  Given given(op, *stack);
-  const Problem of = efficient_problem(given);
-  given.ignore("compute_log_sumexp");
-  given.check_known();
+  NamedArguments arguments(op, *stack);
+  const Problem of = efficient_problem(arguments);
+  arguments.ignore("compute_log_sumexp");
+  arguments.check_known();
   const Attended made = attend(of);
   const bool packed = of.queries.has_value();
   answer(op, stack, packed ? made.out.unsqueeze(0) : made.out, made.logsumexp, made.seed,
@@ -320,17 +322,17 @@ void efficient_attention(const c10::OperatorHandle& op, torch::jit::Stack* stack
 
 void efficient_attention_backward(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const DispatchBelowAutograd guard;
-  Given given(op, *stack);
-  const Problem of = efficient_problem(given);
+  NamedArguments arguments(op, *stack);
+  const Problem of = efficient_problem(arguments);
   const bool packed = of.queries.has_value();
-  const at::Tensor grad_out = efficient_rows(given, "grad_out_");
-  const at::Tensor out = efficient_rows(given, "out");
-  const at::Tensor logsumexp = given["logsumexp"].toTensor();
-  const at::Tensor seed = given["philox_seed"].toTensor();
-  const at::Tensor offset = given["philox_offset"].toTensor();
+  const at::Tensor grad_out = efficient_rows(arguments, "grad_out_");
+  const at::Tensor out = efficient_rows(arguments, "out");
+  const at::Tensor logsumexp = arguments["logsumexp"].toTensor();
+  const at::Tensor seed = arguments["philox_seed"].toTensor();
+  const at::Tensor offset = arguments["philox_offset"].toTensor();
   for (const char* name : {"bias_requires_grad", "num_splits_key", "shared_storage_dqdkdv"})
-    given.ignore(name);
-  given.check_known();
+    arguments.ignore(name);
+  arguments.check_known();
   const auto made = attend_backward(of, grad_out, out, logsumexp, seed, offset);
   const auto shaped = [&](const at::Tensor& tensor) {
     return packed ? tensor.unsqueeze(0) : tensor;

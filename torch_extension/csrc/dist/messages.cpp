@@ -28,25 +28,25 @@ int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; 
 // A header holds the number of collectives that the rank has ready.
 constexpr int64_t kHeader = kAlign;
 
-bool reduces_everywhere(const HostCall& call) {
+bool reduces_everywhere(const HostCollective& call) {
   return call.kind == TORCHACC_COLLECTIVE_ALL_REDUCE;
 }
-bool is_gathered(const HostCall& call) { return call.kind == TORCHACC_COLLECTIVE_ALL_GATHER; }
-bool is_scattered(const HostCall& call) { return !is_gathered(call); }
+bool is_gathered(const HostCollective& call) { return call.kind == TORCHACC_COLLECTIVE_ALL_GATHER; }
+bool is_scattered(const HostCollective& call) { return !is_gathered(call); }
 
-int64_t bytes_of(const HostCall& call) { return static_cast<int64_t>(call.input.nbytes()); }
+int64_t bytes_of(const HostCollective& call) { return static_cast<int64_t>(call.input.nbytes()); }
 
 // Elements that one rank computes at most: the last ranks have fewer of an all_reduce, or none.
-int64_t part_elements(const HostCall& call, int ranks) {
+int64_t part_elements(const HostCollective& call, int ranks) {
   return (call.input.numel() + ranks - 1) / ranks;
 }
 
-int64_t part_bytes(const HostCall& call, int ranks) {
+int64_t part_bytes(const HostCollective& call, int ranks) {
   return part_elements(call, ranks) * static_cast<int64_t>(call.input.element_size());
 }
 
 // The first element of rank `rank`'s part, and the number of its elements.
-std::pair<int64_t, int64_t> part_of(const HostCall& call, int rank, int ranks) {
+std::pair<int64_t, int64_t> part_of(const HostCollective& call, int rank, int ranks) {
   const int64_t each = part_elements(call, ranks), all = call.input.numel();
   const int64_t first = std::min(rank * each, all);
   return {first, std::min(each, all - first)};
@@ -72,7 +72,7 @@ at::Tensor bytes_in(at::Tensor& memory, int64_t bytes) {
 char* start_of(const at::Tensor& memory) { return static_cast<char*>(memory.data_ptr()); }
 
 // Reduces the elements that each rank sent, `stride` bytes apart.
-void reduce_to(char* to, const HostCall& call, const char* from, int64_t stride, int ranks,
+void reduce_to(char* to, const HostCollective& call, const char* from, int64_t stride, int ranks,
                int64_t count) {
   if (count == 0) return;
   const auto tensor_at = [&](const char* data) {
@@ -100,7 +100,7 @@ bool Messages::takes(uint32_t kind, int64_t bytes, int ranks) {
   }
 }
 
-size_t Messages::room(at::ArrayRef<HostCall> calls, int ranks) {
+size_t Messages::room(at::ArrayRef<HostCollective> calls, int ranks) {
   size_t count = 0;
   for (int64_t bytes = 0; count < calls.size(); ++count) {
     bytes += bytes_of(calls[count]) * (is_gathered(calls[count]) ? ranks : 1);
@@ -109,7 +109,7 @@ size_t Messages::room(at::ArrayRef<HostCall> calls, int ranks) {
   return count;
 }
 
-void Messages::exchange(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready) {
+void Messages::exchange(Carrier& by, at::ArrayRef<HostCollective> calls, uint64_t ready) {
   static const bool merges = [] {
     const char* asked = std::getenv("TORCHACC_MERGE");
     return asked == nullptr || std::string_view(asked) != "0";
@@ -117,7 +117,7 @@ void Messages::exchange(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t read
   if (!merges) ready = 0;
   bool scatters = false, gathers = false;
   int64_t bytes = kHeader;
-  for (const HostCall& call : calls) {
+  for (const HostCollective& call : calls) {
     scatters |= is_scattered(call);
     gathers |= is_gathered(call) || reduces_everywhere(call);
     bytes += aligned(bytes_of(call));
@@ -127,21 +127,21 @@ void Messages::exchange(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t read
   if (gathers) gather(by, calls, ready, !scatters);
 }
 
-void Messages::gather_all(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready) {
+void Messages::gather_all(Carrier& by, at::ArrayRef<HostCollective> calls, uint64_t ready) {
   const int ranks = by.size();
   int64_t stride = kHeader;
-  for (const HostCall& call : calls) stride += aligned(bytes_of(call));
+  for (const HostCollective& call : calls) stride += aligned(bytes_of(call));
   at::Tensor from = bytes_in(from_, stride), to = bytes_in(to_, stride * ranks);
   copy(start_of(from), reinterpret_cast<const char*>(&ready), sizeof ready);
   int64_t at = kHeader;
-  for (const HostCall& call : calls) {
+  for (const HostCollective& call : calls) {
     copy(start_of(from) + at, bytes_at(call.input, 0), bytes_of(call));
     at += aligned(bytes_of(call));
   }
   by.all_gather(from, to);
   read_ready(start_of(to), stride, ranks);
   at = kHeader;
-  for (const HostCall& call : calls) {
+  for (const HostCollective& call : calls) {
     const char* theirs = start_of(to) + at;
     at += aligned(bytes_of(call));
     const auto [first, count] = part_of(call, by.rank(), ranks);
@@ -168,10 +168,10 @@ void Messages::gather_all(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t re
   }
 }
 
-void Messages::scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready) {
+void Messages::scatter(Carrier& by, at::ArrayRef<HostCollective> calls, uint64_t ready) {
   const int ranks = by.size();
   int64_t stride = kHeader, reduced = 0;
-  for (const HostCall& call : calls) {
+  for (const HostCollective& call : calls) {
     if (is_scattered(call)) stride += aligned(part_bytes(call, ranks));
     if (reduces_everywhere(call)) reduced += aligned(part_bytes(call, ranks));
   }
@@ -180,7 +180,7 @@ void Messages::scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready
     char* theirs = start_of(from) + rank * stride;
     copy(theirs, reinterpret_cast<const char*>(&ready), sizeof ready);
     theirs += kHeader;
-    for (const HostCall& call : calls) {
+    for (const HostCollective& call : calls) {
       if (!is_scattered(call)) continue;
       const auto [first, count] = part_of(call, rank, ranks);
       copy(theirs, bytes_at(call.input, first),
@@ -192,7 +192,7 @@ void Messages::scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready
   read_ready(start_of(to), stride, ranks);
   const char* theirs = start_of(to) + kHeader;
   char* part = start_of(bytes_in(reduced_, reduced));
-  for (const HostCall& call : calls) {
+  for (const HostCollective& call : calls) {
     if (!is_scattered(call)) continue;
     const int64_t count = part_of(call, by.rank(), ranks).second;
     if (reduces_everywhere(call)) {
@@ -209,19 +209,20 @@ void Messages::scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready
   }
 }
 
-void Messages::gather(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready, bool is_first) {
+void Messages::gather(Carrier& by, at::ArrayRef<HostCollective> calls, uint64_t ready,
+                      bool is_first) {
   const int ranks = by.size();
-  const auto bytes_from_each = [&](const HostCall& call) {
+  const auto bytes_from_each = [&](const HostCollective& call) {
     if (reduces_everywhere(call)) return part_bytes(call, ranks);
     return is_gathered(call) ? bytes_of(call) : int64_t{0};
   };
   int64_t stride = kHeader;
-  for (const HostCall& call : calls) stride += aligned(bytes_from_each(call));
+  for (const HostCollective& call : calls) stride += aligned(bytes_from_each(call));
   at::Tensor from = bytes_in(from_, stride), to = bytes_in(to_, stride * ranks);
   copy(start_of(from), reinterpret_cast<const char*>(&ready), sizeof ready);
   int64_t at = kHeader;
   const char* part = reduced_.defined() ? start_of(reduced_) : nullptr;
-  for (const HostCall& call : calls) {
+  for (const HostCollective& call : calls) {
     const int64_t bytes = bytes_from_each(call);
     copy(start_of(from) + at, reduces_everywhere(call) ? part : bytes_at(call.input, 0), bytes);
     if (reduces_everywhere(call)) part += aligned(bytes);
@@ -230,7 +231,7 @@ void Messages::gather(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready,
   by.all_gather(from, to);
   if (is_first) read_ready(start_of(to), stride, ranks);
   const char* theirs = start_of(to) + kHeader;
-  for (const HostCall& call : calls) {
+  for (const HostCollective& call : calls) {
     for (int rank = 0; rank < ranks; ++rank) {
       if (reduces_everywhere(call)) {
         const auto [first, count] = part_of(call, rank, ranks);

@@ -12,7 +12,7 @@
 namespace torchacc {
 
 // A collective on contiguous host tensors.
-struct HostCall {
+struct HostCollective {
   uint32_t kind;  // TORCHACC_COLLECTIVE_*
   at::IntArrayRef how;
   at::Tensor input, output;
@@ -23,7 +23,7 @@ class Messages {
   // Whether a collective of this many bytes goes by message; every rank gets the same answer.
   static bool takes(uint32_t kind, int64_t bytes, int ranks);
   // Number of leading `calls` that fit one message.
-  static size_t room(at::ArrayRef<HostCall> calls, int ranks);
+  static size_t room(at::ArrayRef<HostCollective> calls, int ranks);
 
   // Number of collectives in the next message. It is the same on every rank: in the last message
   // each told how many it had ready.
@@ -31,15 +31,15 @@ class Messages {
 
   // Performs the collectives. `ready`: number of collectives that this rank could do in the next
   // message.
-  void exchange(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready);
+  void exchange(Carrier& by, at::ArrayRef<HostCollective> calls, uint64_t ready);
 
  private:
   // Sends everything to all ranks.
-  void gather_all(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready);
+  void gather_all(Carrier& by, at::ArrayRef<HostCollective> calls, uint64_t ready);
   // `scatter` sends each rank its part of the tensors to be reduced or exchanged; `gather` then
   // sends all ranks the gathered tensors, and the sums of `scatter`, which are in `reduced_`.
-  void scatter(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready);
-  void gather(Carrier& by, at::ArrayRef<HostCall> calls, uint64_t ready, bool is_first);
+  void scatter(Carrier& by, at::ArrayRef<HostCollective> calls, uint64_t ready);
+  void gather(Carrier& by, at::ArrayRef<HostCollective> calls, uint64_t ready, bool is_first);
   // Reads the headers of all ranks.
   void read_ready(const char* from, int64_t stride, int ranks);
 

@@ -138,7 +138,7 @@ torchacc_error* collective(void* user, const torchacc_device* device, Numbers ho
                            Tensor output) noexcept {
   Transport& transport = transport_of(user);
   return carried(transport, Kind::kName, input, [&] {
-    const HostCall call{Kind::kNumber, how, wrap(*input), wrap(*output)};
+    const HostCollective call{Kind::kNumber, how, wrap(*input), wrap(*output)};
     const bool is_uneven = std::is_same_v<Kind, AllToAllV>;
     transport.agree(Alike{Kind::kName, call.input.scalar_type(), is_uneven ? 0 : call.input.numel(),
                           Kind::alike(how)});
@@ -260,7 +260,7 @@ struct Ready {
 
   const torchacc_pending_collective* waiting;
   int ranks;
-  std::vector<HostCall> calls;
+  std::vector<HostCollective> calls;
 };
 
 torchacc_error* together(void* user, const torchacc_pending_collective* waiting, size_t count,
@@ -275,7 +275,7 @@ torchacc_error* together(void* user, const torchacc_pending_collective* waiting,
                 " collectives were ready, of which ", ready.from(0), " are there");
     const auto message = at::ArrayRef(ready.calls).slice(0, agreed);
     std::vector<Alike> descriptions;
-    for (const HostCall& call : message) {
+    for (const HostCollective& call : message) {
       descriptions.push_back(
           {name_of(call.kind), call.input.scalar_type(), call.input.numel(), call.how[0]});
     }

@@ -166,8 +166,8 @@ void correct_types(const Call& call, Shapes& shapes) {
     OutputShape& output = shapes.outputs[index];
     const at::Tensor& result = (*results)[index];
     if (output.kind != OutputShape::Kind::Fresh || !result.defined()) continue;
-    const bool widens = is_half(output.dtype) && result.scalar_type() == at::kFloat;
-    if (!mixed && !widens) continue;
+    const bool is_wider = is_half(output.dtype) && result.scalar_type() == at::kFloat;
+    if (!mixed && !is_wider) continue;
     output.dtype = result.scalar_type();
     set_nbytes(output);
   }

@@ -33,47 +33,47 @@ using Order = c10::SmallVector<uint8_t, 6>;
 // The properties of a result that its pattern determines: whether it is a new tensor, an argument
 // or none; for a new one, its layout, which the rule does not give, and its type, which may differ
 // between PyTorch and the row.
-struct Form {
+struct ResultLayout {
   OutputShape::Kind kind = OutputShape::Kind::Fresh;
   int32_t argument = -1;
   at::ScalarType dtype = at::ScalarType::Undefined;
   Order order{};
 
-  bool operator==(const Form& other) const {
+  bool operator==(const ResultLayout& other) const {
     return kind == other.kind && argument == other.argument && dtype == other.dtype &&
            order == other.order;
   }
 };
-using Forms = std::vector<Form>;
+using ResultLayouts = std::vector<ResultLayout>;
 
-// Number of a pattern's calls for which the rule was right, and the forms of their results.
+// Number of a pattern's calls for which the rule was right, and the layouts of their results.
 struct Record {
   std::vector<uint64_t> pattern;
-  Forms forms;
+  ResultLayouts layouts;
   int confirmations = 0;
 };
 
 class Ledger {
  public:
-  // The forms of results, if the rule is to be believed.
-  std::optional<Forms> believes(const Call& call, const KeyWords& pattern) {
+  // The layouts of results, if the rule is to be believed.
+  std::optional<ResultLayouts> believes(const Call& call, const KeyWords& pattern) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (refuted_.count(call.info().id) != 0) return std::nullopt;
     const auto found = records_.find(hash_of(pattern));
     const bool known = found != records_.end() && found->second.confirmations >= kConfirmations &&
                        same(found->second.pattern, pattern);
-    return known ? std::optional(found->second.forms) : std::nullopt;
+    return known ? std::optional(found->second.layouts) : std::nullopt;
   }
 
-  void confirm(const KeyWords& pattern, const Forms& forms) {
+  void confirm(const KeyWords& pattern, const ResultLayouts& layouts) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (records_.size() >= kCapacity) records_.clear();
     Record& record = records_[hash_of(pattern)];
     if (!same(record.pattern, pattern)) {
-      record = {std::vector<uint64_t>(pattern.begin(), pattern.end()), forms, 0};
+      record = {std::vector<uint64_t>(pattern.begin(), pattern.end()), layouts, 0};
     }
-    // If forms differ between calls, the pattern does not determine them.
-    record.confirmations = record.forms == forms ? record.confirmations + 1 : kNever;
+    // If layouts differ between calls, the pattern does not determine them.
+    record.confirmations = record.layouts == layouts ? record.confirmations + 1 : kNever;
   }
 
   void refute(const Call& call) {
@@ -212,12 +212,12 @@ Order row_major(size_t rank) {
   return order;
 }
 
-// The forms of the results; nothing where one is not dense.
-std::optional<Forms> forms_of(const Shapes& shapes) {
-  Forms forms;
+// The layouts of the results; nothing where one is not dense.
+std::optional<ResultLayouts> layouts_of(const Shapes& shapes) {
+  ResultLayouts layouts;
   for (const OutputShape& output : shapes.outputs) {
     if (output.kind != OutputShape::Kind::Fresh) {
-      forms.push_back({output.kind, output.index});
+      layouts.push_back({output.kind, output.index});
       continue;
     }
     Order order = row_major(output.sizes.size());
@@ -225,32 +225,33 @@ std::optional<Forms> forms_of(const Shapes& shapes) {
       return output.strides[a] > output.strides[b];
     });
     if (strides_of(output.sizes, order) != output.strides) return std::nullopt;
-    forms.push_back({output.kind, output.index, output.dtype, std::move(order)});
+    layouts.push_back({output.kind, output.index, output.dtype, std::move(order)});
   }
-  return forms;
+  return layouts;
 }
 
-// Forms of new row-major tensors.
-Forms in_rows(const Types& types) {
-  Forms forms;
+// The layouts of new row-major tensors.
+ResultLayouts in_rows(const Types& types) {
+  ResultLayouts layouts;
   for (const torchacc_type& type : types)
-    forms.push_back(
+    layouts.push_back(
         {OutputShape::Kind::Fresh, -1, to_scalar_type(type.dtype), row_major(type.rank)});
-  return forms;
+  return layouts;
 }
 
-// The shapes of results with these forms; `types` are those of the new ones, and perhaps others.
-std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types, const Forms& forms) {
+// The shapes of results with these layouts; `types` are those of the new ones, and perhaps others.
+std::shared_ptr<const Shapes> shapes_of(const Call& call, const Types& types,
+                                        const ResultLayouts& layouts) {
   auto shapes = std::make_shared<Shapes>();
-  for (const Form& form : forms) {
+  for (const ResultLayout& layout : layouts) {
     OutputShape output;
-    output.kind = form.kind;
-    output.index = form.argument;
-    if (form.kind == OutputShape::Kind::Fresh) {
+    output.kind = layout.kind;
+    output.index = layout.argument;
+    if (layout.kind == OutputShape::Kind::Fresh) {
       const torchacc_type& type = types[shapes->fresh++];
-      output.dtype = form.dtype;
+      output.dtype = layout.dtype;
       output.sizes.assign(type.sizes, type.sizes + type.rank);
-      output.strides = strides_of(output.sizes, form.order);
+      output.strides = strides_of(output.sizes, layout.order);
       output.nbytes = at::detail::computeStorageNbytes(output.sizes, output.strides,
                                                        c10::elementSize(output.dtype));
     }
@@ -289,8 +290,8 @@ std::shared_ptr<const Shapes> check_rule(Call& call, const Shapes& shapes) {
     return found;
   }
   const auto pattern = call.pattern();
-  const auto forms = forms_of(right);
-  if (pattern.has_value() && forms.has_value()) ledger().confirm(*pattern, *forms);
+  const auto layouts = layouts_of(right);
+  if (pattern.has_value() && layouts.has_value()) ledger().confirm(*pattern, *layouts);
   return found;
 }
 
@@ -300,17 +301,19 @@ std::shared_ptr<const Shapes> rule_shapes(Call& call) {
   if (!may_have_rule(call)) return nullptr;
   const auto pattern = call.pattern();
   if (!pattern.has_value()) return nullptr;
-  const auto forms = ledger().believes(call, *pattern);
-  if (!forms.has_value()) return nullptr;
-  const auto is_fresh = [](const Form& form) { return form.kind == OutputShape::Kind::Fresh; };
-  const auto fresh = static_cast<size_t>(std::count_if(forms->begin(), forms->end(), is_fresh));
+  const auto layouts = ledger().believes(call, *pattern);
+  if (!layouts.has_value()) return nullptr;
+  const auto is_fresh = [](const ResultLayout& layout) {
+    return layout.kind == OutputShape::Kind::Fresh;
+  };
+  const auto fresh = static_cast<size_t>(std::count_if(layouts->begin(), layouts->end(), is_fresh));
   const auto types = ask(call, fresh + count_written(call), false);
   if (!types.has_value() || !keeps_written(*types, fresh, call)) return nullptr;
   size_t next = 0;
-  for (const Form& form : *forms) {
-    if (is_fresh(form) && (*types)[next++].rank != form.order.size()) return nullptr;
+  for (const ResultLayout& layout : *layouts) {
+    if (is_fresh(layout) && (*types)[next++].rank != layout.order.size()) return nullptr;
   }
-  auto shapes = shapes_of(call, *types, *forms);
+  auto shapes = shapes_of(call, *types, *layouts);
   g_uses.fetch_add(1, std::memory_order_relaxed);
   return shapes;
 }

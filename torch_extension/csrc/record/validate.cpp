@@ -56,13 +56,13 @@ bool lacks_kernel(const Refusal& refusal) {
 }
 
 // Whether the CPU's kernel accepts elements of these types, refuses them, or is missing.
-enum class Verdict : uint8_t { Accepted, Refused, Unknown };
+enum class TypeSupport : uint8_t { Accepted, Refused, Unknown };
 
-Verdict verdict_on_types(const Call& call, int64_t value, bool halves) {
+TypeSupport type_support(const Call& call, int64_t value, bool halves) {
   const Sketch sketch(call, value, halves);
   const auto refusal = refusal_of(call, sketch);
-  if (!refusal.has_value()) return Verdict::Accepted;
-  return lacks_kernel(*refusal) ? Verdict::Unknown : Verdict::Refused;
+  if (!refusal.has_value()) return TypeSupport::Accepted;
+  return lacks_kernel(*refusal) ? TypeSupport::Unknown : TypeSupport::Refused;
 }
 
 bool names_half(const Call& call) {
@@ -90,13 +90,13 @@ bool refuses_types(const Call& call) {
   if (!info.dry_runnable || info.seeded || any_type(call, at::isFloat8Type)) return false;
   const auto refuses = [&call](bool halves) {
     for (const int64_t value : {0, 1}) {
-      const Verdict verdict = verdict_on_types(call, value, halves);
-      if (verdict != Verdict::Refused) return verdict;
+      const TypeSupport support = type_support(call, value, halves);
+      if (support != TypeSupport::Refused) return support;
     }
-    return Verdict::Refused;
+    return TypeSupport::Refused;
   };
-  const Verdict verdict = refuses(/*halves=*/true);
-  if (verdict != Verdict::Unknown) return verdict == Verdict::Refused;
+  const TypeSupport support = refuses(/*halves=*/true);
+  if (support != TypeSupport::Unknown) return support == TypeSupport::Refused;
   if (names_half(call)) return false;
   if (!any_type(call, is_half)) return true;
   const auto& parameters = info.parameters;
@@ -104,7 +104,7 @@ bool refuses_types(const Call& call) {
       std::any_of(parameters.begin(), parameters.end(), [](const Parameter& parameter) {
         return parameter.role == Role::Bool || parameter.role == Role::Dtype;
       });
-  return !may_name && refuses(/*halves=*/false) == Verdict::Refused;
+  return !may_name && refuses(/*halves=*/false) == TypeSupport::Refused;
 }
 
 // The call's tensors on the CPU, laid out as on the device, in storages of their own.
