@@ -7,10 +7,10 @@
 
 use crate::dtype::DType;
 use crate::graph::math::V;
-use crate::op::{Attr, Op};
+use crate::op::Op;
+use crate::op::movement::view_attrs;
 use crate::record::View;
 use crate::shape::{Dims, Layout, contiguous_strides, numel};
-use smallvec::smallvec;
 
 /// The elements of `base`, an array of any dtype, that `view` shows.
 pub fn read<'m>(base: V<'m>, view: &View) -> V<'m> {
@@ -30,7 +30,7 @@ pub fn read<'m>(base: V<'m>, view: &View) -> V<'m> {
             return arrange(dense, &dims, &order, layout);
         }
     }
-    base.math().op(Op::AsStrided, &[base], strided_attrs(layout))
+    base.math().op(Op::AsStrided, &[base], view_attrs(layout))
 }
 
 /// The same bytes as elements of `dtype`; trailing bytes that fill no element are dropped.
@@ -171,13 +171,4 @@ fn choose(run: &[Dim], hints: &[i64], block: i64, offset: i64, units: &mut Vec<i
 
 fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
-}
-
-/// Attributes of `as_strided` and `as_strided_scatter`.
-pub fn strided_attrs(layout: &Layout) -> crate::op::Attrs {
-    smallvec![
-        Attr::Ints(layout.sizes.clone()),
-        Attr::Ints(layout.strides.clone()),
-        Attr::Int(layout.offset),
-    ]
 }

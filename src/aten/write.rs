@@ -1,9 +1,10 @@
 //! Writes a result into a strided view of a buffer, giving the buffer's new value.
 
-use super::read::{as_dtype, strided_attrs};
+use super::read::as_dtype;
 use crate::dtype::DType;
 use crate::graph::math::V;
 use crate::op::Op;
+use crate::op::movement::view_attrs;
 use crate::record::{Format, View};
 use crate::shape::Layout;
 
@@ -46,5 +47,5 @@ fn flat(old: V, dtype: DType) -> V {
 }
 
 fn scatter<'m>(whole: V<'m>, x: V<'m>, layout: &Layout) -> V<'m> {
-    whole.math().op(Op::AsStridedScatter, &[whole, x], strided_attrs(layout))
+    whole.math().op(Op::AsStridedScatter, &[whole, x], view_attrs(layout))
 }

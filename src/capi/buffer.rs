@@ -27,13 +27,18 @@ impl Drop for torchacc_buffer {
     }
 }
 
+/// Pointers cannot span a larger object; a larger size is a mistake in arithmetic.
+fn check_size(nbytes: usize) -> Result<()> {
+    match isize::try_from(nbytes) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(bad(format!("{nbytes} bytes are more than any memory has"))),
+    }
+}
+
 impl torchacc_buffer {
     pub(super) fn new(context: &Arc<Context>, nbytes: usize) -> Result<torchacc_buffer> {
         context.check()?;
-        // Pointers cannot span a larger object; a larger size is a mistake in arithmetic.
-        if nbytes > isize::MAX as usize {
-            return Err(bad(format!("{nbytes} bytes are more than any memory has")));
-        }
+        check_size(nbytes)?;
         Ok(torchacc_buffer::of(context, context.new_buffer(nbytes)))
     }
 
@@ -98,9 +103,7 @@ pub unsafe extern "C" fn torchacc_buffer_resize(
     boundary(|| {
         // SAFETY: a live buffer, says the header.
         let buffer = unsafe { borrow(buffer)? };
-        if nbytes > isize::MAX as usize {
-            return Err(bad(format!("{nbytes} bytes are more than any memory has")));
-        }
+        check_size(nbytes)?;
         buffer.context.resize(buffer.id, nbytes)
     })
 }

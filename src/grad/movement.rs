@@ -4,7 +4,8 @@ use super::{Flow, Step, refused};
 use crate::dtype::DType;
 use crate::graph::Guard;
 use crate::graph::math::{V, wide};
-use crate::op::{Attr, Attrs, Op};
+use crate::op::movement::{view_attrs, view_of};
+use crate::op::{Attr, Op};
 use crate::shape::{Dims, Layout, contiguous_strides, numel};
 use smallvec::smallvec;
 
@@ -70,19 +71,7 @@ fn placed<'m>(base: V<'m>, x: V<'m>, layout: &Layout) -> V<'m> {
     if x.numel() == 0 {
         return base;
     }
-    base.math().op(Op::AsStridedScatter, &[base, x], attrs_of(layout))
-}
-
-fn attrs_of(layout: &Layout) -> Attrs {
-    smallvec![
-        Attr::Ints(layout.sizes.clone()),
-        Attr::Ints(layout.strides.clone()),
-        Attr::Int(layout.offset),
-    ]
-}
-
-fn layout_of(s: &Step) -> Layout {
-    Layout { sizes: s.ints(0).into(), strides: s.ints(1).into(), offset: s.int(2) }
+    base.math().op(Op::AsStridedScatter, &[base, x], view_attrs(layout))
 }
 
 /// Whether a layout may name an element twice. It names none twice if each stride is beyond the reach of all smaller ones.
@@ -102,7 +91,7 @@ fn may_overlap(layout: &Layout) -> bool {
 
 /// An element that the view shows several times gets the sum of their cotangents.
 pub fn as_strided<'m>(s: &Step<'m, '_>) -> Flow<'m> {
-    let (x, dy, layout) = (s.x[0], s.dy(), layout_of(s));
+    let (x, dy, layout) = (s.x[0], s.dy(), view_of(&s.attrs));
     let full = x.sizes();
     if !may_overlap(&layout) || dy.numel() == 0 {
         return Ok(vec![Some(placed(s.math.zeros(x.dtype(), &full), dy, &layout))]);
@@ -121,12 +110,12 @@ pub fn as_strided<'m>(s: &Step<'m, '_>) -> Flow<'m> {
 
 /// Overwritten elements have no cotangent.
 pub fn as_strided_scatter<'m>(s: &Step<'m, '_>) -> Flow<'m> {
-    let (x, dy, layout) = (s.x[1], s.dy(), layout_of(s));
+    let (x, dy, layout) = (s.x[1], s.dy(), view_of(&s.attrs));
     if may_overlap(&layout) {
         return crate::invalid!("no gradient of a write to a view that overlaps itself");
     }
     let base = s.of(0, || placed(dy, s.math.zeros(x.dtype(), &x.sizes()), &layout));
-    let x = s.of(1, || s.math.op(Op::AsStrided, &[dy], attrs_of(&layout)));
+    let x = s.of(1, || s.math.op(Op::AsStrided, &[dy], view_attrs(&layout)));
     Ok(vec![base, x])
 }
 

@@ -1,10 +1,11 @@
 //! Primitives whose result holds elements of the operands, elsewhere: each is a [`Layout`] read or written in order.
 
 use super::array::Array;
-use super::{Attr, Eval, Ty, Tys, check};
+use super::{Attr, Attrs, Eval, Ty, Tys, check};
 use crate::error::Result;
 use crate::invalid;
 use crate::shape::{Dims, Layout, contiguous_strides};
+use smallvec::smallvec;
 
 pub const SAME: Eval = Eval::Whole(same_bytes);
 pub const RESHAPE: Eval = Eval::Whole(same_bytes);
@@ -134,6 +135,15 @@ fn strided_view(base: &Ty, attrs: &[Attr]) -> Result<Layout> {
 pub fn view_of(attrs: &[Attr]) -> Layout {
     let [sizes, strides] = [0, 1].map(|n| Dims::from_slice(attrs[n].ints()));
     Layout { sizes, strides, offset: attrs[2].int() }
+}
+
+/// The attributes that [`view_of`] reads.
+pub fn view_attrs(layout: &Layout) -> Attrs {
+    smallvec![
+        Attr::Ints(layout.sizes.clone()),
+        Attr::Ints(layout.strides.clone()),
+        Attr::Int(layout.offset),
+    ]
 }
 
 pub fn as_strided_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {

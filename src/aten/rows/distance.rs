@@ -5,21 +5,15 @@ use super::pointwise::finite;
 use super::reduce::still_at_zero;
 use crate::aten::call::Call;
 use crate::aten::{Outs, Row, row};
-use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::math::{V, together};
 use crate::invalid;
 use crate::op::Op;
 
 pub const ROWS: &[Row] = &[
-    not_of_halves(row("_cdist_forward", PLAIN, forward).fixed(&[2])),
-    not_of_halves(row("_cdist_backward", PLAIN, backward).fixed(&[3])),
+    row("_cdist_forward", PLAIN, forward).fixed(&[2]).wide_floats(),
+    row("_cdist_backward", PLAIN, backward).fixed(&[3]).wide_floats(),
 ];
-
-/// PyTorch has kernels for f32 and f64 only, and refuses others.
-const fn not_of_halves(row: Row) -> Row {
-    Row { takes: |dtype| matches!(dtype, DType::F32 | DType::F64), ..row }
-}
 
 /// `x1[…, P, M] - x2[…, R, M]` as `[…, P, R, M]`.
 fn differences<'a>(c: &Call<'a>, [at1, at2]: [usize; 2]) -> Result<V<'a>> {

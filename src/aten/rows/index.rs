@@ -67,6 +67,7 @@ pub const ROWS: &[Row] = &[
     row("masked_scatter_backward", PLAIN, masked_scatter_backward).refuses(always),
 ];
 
+/// `x` with at least one dimension.
 pub fn at_least_1d(x: V) -> V {
     if x.rank() == 0 { x.reshape(&[1]) } else { x }
 }

@@ -1,6 +1,7 @@
 //! Reductions, and scans along one dimension.
 
 use super::elementary::log_add_exp;
+use super::index::at_least_1d;
 use super::{PLAIN, always, moving};
 use crate::aten::call::{Call, wide, wrap_dim};
 use crate::aten::{Outs, Row, complex, row};
@@ -195,11 +196,6 @@ fn mean<'a>(c: &Call<'a>, dims: Option<usize>, keep: bool, dtype: Option<DType>)
 fn extreme<'a>(c: &Call<'a>, op: Op, dims: Option<usize>, keep: bool) -> Outs<'a> {
     let x = c.tensor(0)?;
     Ok(vec![x.reduce(op, &axes(c, dims, x.rank())?, keep)])
-}
-
-/// `x` with at least one dimension.
-fn at_least_1d(x: V) -> V {
-    if x.rank() == 0 { x.reshape(&[1]) } else { x }
 }
 
 /// Index of the extreme element along `dim`.

@@ -16,7 +16,7 @@ use crate::op::{Attr, Op};
 use crate::shape::{contiguous_strides, numel};
 
 /// Elements before, along and after `axis`.
-fn around(sizes: &[i64], axis: usize) -> (usize, usize, usize) {
+pub fn around(sizes: &[i64], axis: usize) -> (usize, usize, usize) {
     (numel(&sizes[..axis]) as usize, sizes[axis] as usize, numel(&sizes[axis + 1..]) as usize)
 }
 

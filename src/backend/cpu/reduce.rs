@@ -439,7 +439,7 @@ fn tile_of_columns(length: usize, width: usize) -> (usize, usize) {
 
 /// Rows of `width` elements, out of `rows`, that one task adds up.
 fn rows_for(width: usize, rows: usize) -> usize {
-    let enough = (4 * GRAIN / 4).div_ceil(width);
+    let enough = GRAIN.div_ceil(width);
     enough.clamp(16, 1 << 16).max(rows.div_ceil(64))
 }
 

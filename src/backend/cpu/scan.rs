@@ -2,13 +2,13 @@
 
 use super::access::Bound;
 use super::element::{Bf16, F16, Stored, store_run};
+use super::index::around;
 use super::pool::parallel_chunks;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::internal;
 use crate::op::array::filled;
 use crate::op::{Attr, Op};
-use crate::shape::numel;
 
 /// Elements before, along and after the axis.
 type Shape = (usize, usize, usize);
@@ -32,8 +32,7 @@ macro_rules! by_lane {
 }
 
 fn shape(x: &Bound, attrs: &[Attr]) -> Shape {
-    let (sizes, axis) = (x.sizes(), attrs[0].int() as usize);
-    (numel(&sizes[..axis]) as usize, sizes[axis] as usize, numel(&sizes[axis + 1..]) as usize)
+    around(x.sizes(), attrs[0].int() as usize)
 }
 
 /// Writes, as i64, the first place of the extreme; the first NaN counts as the extreme.

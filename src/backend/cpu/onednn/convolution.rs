@@ -8,6 +8,7 @@ use super::Element;
 use super::api::{self, Engine, Handle, Owned};
 use super::primitive::{Layout, Primitive, filled};
 use crate::op::nn::Conv;
+use crate::shape::{Dims, contiguous_strides};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
@@ -39,8 +40,8 @@ pub struct Problem {
 
 /// The sizes and plain strides of a tensor.
 struct Shape {
-    sizes: Vec<i64>,
-    strides: Vec<i64>,
+    sizes: Dims,
+    strides: Dims,
 }
 
 impl Problem {
@@ -59,18 +60,18 @@ impl Problem {
     /// The shape of images with `channels` channels in a group.
     fn images(&self, channels: usize, plane: [usize; 3]) -> Shape {
         let head = [self.conv.images, self.conv.groups * channels].map(|v| v as i64);
-        let sizes = [&head[..], &self.last(plane)].concat();
-        Shape { strides: dense(&sizes), sizes }
+        let sizes = Dims::from([&head[..], &self.last(plane)].concat());
+        Shape { strides: contiguous_strides(&sizes), sizes }
     }
 
     fn weights(&self) -> Shape {
         let (conv, row) = (&self.conv, self.row as i64);
         let head = [conv.groups, conv.filters, conv.channels].map(|v| v as i64);
-        let sizes = [&head[..], &self.last(conv.windows.kernel)].concat();
-        let mut strides = dense(&sizes);
+        let sizes = Dims::from([&head[..], &self.last(conv.windows.kernel)].concat());
+        let mut strides = contiguous_strides(&sizes);
         (strides[0], strides[1]) = (row * conv.filters as i64, row);
         let first = (conv.groups == 1) as usize;
-        Shape { sizes: sizes[first..].to_vec(), strides: strides[first..].to_vec() }
+        Shape { sizes: sizes[first..].into(), strides: strides[first..].into() }
     }
 
     /// The shapes of x, the weights, y.
@@ -156,15 +157,6 @@ impl Problem {
 /// small matrix products ("brgconv") on small planes, and as those of large ones ("gemm") on all.
 fn is_direct(engine: &Engine, description: &Owned) -> bool {
     engine.name(description).is_some_and(|name| name.to_bytes().starts_with(b"jit"))
-}
-
-/// Strides of a tensor without gaps.
-fn dense(sizes: &[i64]) -> Vec<i64> {
-    let mut strides = vec![1; sizes.len()];
-    for d in (1..sizes.len()).rev() {
-        strides[d - 1] = strides[d] * sizes[d];
-    }
-    strides
 }
 
 /// An operand or result, packed in the primitive's layout: one part for each image; the weights are one part.
