@@ -2,8 +2,8 @@
 #define MMA_CUH
 // Products of f16 and bf16 matrices by tensor cores, a warp at a time, with sums in f32. Names and
 // fragments are those of PTX (ISA 9.7.14, mma.m16n8k16): of a thread's lane, `g` = lane / 4 is a
-// row of A and of the sums (and the one eight below), `t` = lane % 4 stands for columns 2t and 2t +
-// 1. Without such instructions (sm_70, the host) shuffles replace them.
+// row of A and of the sums (and the one eight below), `t` = lane % 4 stands for columns 2t and
+// 2t + 1. Without such instructions (sm_70, the host) shuffles replace them.
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define HAS_MMA 1
@@ -101,8 +101,8 @@ DEVICE u32 shared_address(const void* at) {
 }
 #endif
 
-// Four 8 by 8 matrices, whose rows are at the addresses of lanes 0 to 31: row g, columns 2t and 2t
-// + 1 of each; with ACROSS, rows 2t and 2t + 1 of column g.
+// Loads four 8 by 8 matrices, whose rows are at the addresses of lanes 0 to 31: row g, columns 2t
+// and 2t + 1 of each; with ACROSS, rows 2t and 2t + 1 of column g.
 template <bool ACROSS, class T>
 DEVICE void load_matrices(u32 (&to)[4], const T* row) {
 #if HAS_MMA

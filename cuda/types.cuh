@@ -222,8 +222,8 @@ DEVICE u32 divided(u32 i, u64 word) { return (__umulhi(i, (u32)word) + i) >> (u3
 // ---- the status of a run: {0 or (kind << 32 | step + 1), two numbers about it}
 enum { STATUS_INDEX = 1, STATUS_DIVISION = 2, STATUS_EXPECTATION = 3 };
 
-// Whether an earlier kernel has stopped the run: one that runs may as well go on. So the
-// first-level cache may hold the status, which all warps of a multiprocessor read.
+// Whether an earlier kernel has stopped the run: one that is already running may as well go on. So
+// the first-level cache may hold the status, which all warps of a multiprocessor read.
 DEVICE bool stopped(const u64* status) { return *status != 0; }
 
 DEVICE void stop(u64* status, u64 kind, u64 step, i64 value, i64 size) {

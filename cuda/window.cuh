@@ -154,8 +154,8 @@ DEVICE i64 start(const Windows& w, const Point& pixel) {
   return (i64)flat;
 }
 
-// The first of the largest elements, or the last NaN; in padding only, the least number and the
-// start of the window.
+// The first of the largest elements, or the last NaN; for a window of padding only, the least
+// number and the window's start.
 template <class T>
 DEVICE void max_pool(const Windows& w, i64 planes, const T* x, T* y, i64* index) {
   const i64 i = thread_number(), pixels = volume(w.output);

@@ -1,9 +1,8 @@
 //! A strided view of a dense value, expressed in movement primitives.
 //!
 //! A reshape may cut a dense array into any sizes. So the flat elements are cut into dimensions such that each dimension
-//! of the view is a (stepped) run in one of them, followed by
-//! slice → transpose → reshape → broadcast. Only views that overlap themselves, or that no cut fits, become
-//! `as_strided`.
+//! of the view is a (stepped) run in one of them; slice → transpose → reshape → broadcast then give the view. Only views
+//! that overlap themselves, or that no cut fits, become `as_strided`.
 
 use crate::dtype::DType;
 use crate::graph::math::V;

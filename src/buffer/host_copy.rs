@@ -30,7 +30,7 @@ impl HostCopy {
         HostCopy(Mutex::new(State::Asked(read)))
     }
 
-    /// Provides the memory to copy, or the error for which there is none.
+    /// Provides the memory to copy, or the error because of which there is none.
     pub fn fulfil(&self, source: Result<Source>) {
         let mut state = self.0.lock();
         *state = match (replace(&mut *state, State::Delivered), source) {

@@ -121,8 +121,8 @@ impl<'a> Arguments<'a> {
         n_outs + self.token.is_some() as usize
     }
 
-    /// Converts a caller's arguments, in place, since they are large. If one is random, the seed and offset from `draw` follow
-    /// the last one. A communicator becomes its number, its size, its token and this rank.
+    /// Converts a caller's arguments into `self`, where they stay, since they are large. If one is random, the seed and offset
+    /// from `draw` follow the last one. A communicator becomes its number, its size, its token and this rank.
     ///
     /// # Safety
     /// As [`super::record::torchacc_record`], for as long as `self` is used.

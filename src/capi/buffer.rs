@@ -12,7 +12,7 @@ use crate::trace::BufferId;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Bytes with an identity, like a tensor's storage. Holds a value, which operations replace. Shared; keeps its context.
+/// Bytes with an identity: the storage of tensors. Holds a value, which operations replace. Shared; keeps its context.
 #[repr(C)]
 pub struct torchacc_buffer {
     pub(super) id: BufferId,
@@ -174,8 +174,8 @@ pub unsafe extern "C" fn torchacc_buffer_read_after_cut(
     unsafe { read_with(buffer, offset, data, len, Context::read_after_cut) }
 }
 
-/// Ensures that the value gets computed: cuts the trace if it is still in it, as a read does. Does not wait for it. Errors of
-/// the operations that compute it come with the read.
+/// Ensures that the value gets computed: cuts the trace if that still computes it, as a read does. Does not wait for the value.
+/// Errors of the operations that compute it come with the read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_buffer_request(
     buffer: *mut torchacc_buffer,

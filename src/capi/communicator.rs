@@ -60,7 +60,7 @@ pub type torchacc_device_transfer_fn = Option<
 /// As `torchacc_collective_fn`, with several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root; for all_to_all_v the
 /// number of rows that go to each rank, and then the number that come from each; for send and receive the other rank and the
 /// tag. The `output` of a send and the `input` of a receive are absent. A send must not wait for the other rank's receive, which
-/// may come after a receive of its own. A reduce fills the output with the reduced rows on the root, and with the input
+/// may come after a receive of its own. A reduce fills the output with the reduced elements on the root, and with the input
 /// elsewhere.
 pub type torchacc_transfer_fn = Option<
     unsafe extern "C" fn(
@@ -323,8 +323,8 @@ pub unsafe extern "C" fn torchacc_communicator_unregister(
     })
 }
 
-/// Waits until every rank has called this, and everything that it recorded before is done. Cuts, and reduces one float by the
-/// communicator's all_reduce. Blocks.
+/// Waits until every rank has called this, and everything that each of them recorded before is done. Cuts, and reduces one float
+/// by the communicator's all_reduce. Blocks.
 /// Errors: NOT_FOUND for a name that is not registered; those of earlier operations, and of the communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn torchacc_barrier(

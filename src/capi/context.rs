@@ -29,7 +29,7 @@ pub struct torchacc_options {
     pub struct_size: usize,
     /// "cpu"; "cuda" (an NVIDIA GPU: of several processes on a machine each uses that of its `LOCAL_RANK`; "cuda:1" is the
     /// second that the driver shows); "openxla" (the CPU, and an OpenXLA plugin for everything that it can compute); "auto" (the
-    /// CPU, and for programs that run often the faster of both); "reference"; or "null". Empty for the environment's
+    /// CPU, and for programs that run often the faster of the two); "reference"; or "null". Empty for the environment's
     /// `TORCHACC_BACKEND`, else a GPU that can be used, else "cpu": a GPU that then does not open is a warning (to `log`, or
     /// `torchacc_context_set_observer`). A backend that was named and cannot be used is an error.
     pub backend: torchacc_str,
@@ -46,7 +46,7 @@ pub struct torchacc_options {
     /// torchacc in the user's cache folder (`XDG_CACHE_HOME`, else `~/.cache`).
     pub cache_folder: torchacc_str,
     /// Bytes that the programs there may take; the kernels of the backend cuda, the modules compiled by OpenXLA, and the
-    /// measurements of matrix products may take as many again. The least recently used are removed. 0 for
+    /// measurements of matrix products may each take as many again. The least recently used are removed. 0 for
     /// `TORCHACC_CACHE_LIMIT`, else 1 GiB.
     pub cache_limit: u64,
     /// Bytes of dropped and replaced inputs that a trace may keep before it is cut automatically; 0 for `TORCHACC_TRACE_BYTES`,

@@ -16,7 +16,7 @@ pub struct torchacc_error {
 
 handle::kind!(torchacc_error, b"er");
 
-/// Returned for panics, when a message cannot be allocated, or not safely; never freed.
+/// Returned after a panic, when allocating a message may fail or may not be safe; never freed.
 static PANIC: Cell<torchacc_error> = Cell::immortal(torchacc_error {
     code: Code::Panic as u32,
     site: 0,
@@ -36,7 +36,7 @@ impl torchacc_error {
         PANIC.handle()
     }
 
-    /// Converts an error object that a callback returned, and frees it.
+    /// Converts an error object, which a callback may have made, and frees it.
     ///
     /// # Safety
     /// `pointer` is a live, owned error.
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn torchacc_string_free(string: *mut torchacc_string) {
     quiet((), || unsafe { handle::release(string) });
 }
 
-/// The result of a callback.
+/// Converts the result of a callback or of an exported function.
 ///
 /// # Safety
 /// `error` is NULL, or an owned error.

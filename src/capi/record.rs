@@ -48,8 +48,8 @@ pub unsafe extern "C" fn torchacc_record(
     })
 }
 
-/// New dense tensors of these types, after `record` has recorded the operation that fills them. `record` gets them, then
-/// `tokens`.
+/// New dense tensors of these types, after `record` has recorded the operation that fills them. `record` gets these tensors,
+/// followed by `tokens`.
 pub(super) fn results(
     context: &torchacc_context,
     types: Vec<Ty>,

@@ -1,5 +1,5 @@
-//! Sizes that come of dividing others: the effect of a strided window, a slice of every other row or a cut into blocks on a
-//! length.
+//! Sizes that follow from others by a division: the effect of a strided window, a slice of every other row or a cut into blocks
+//! on a length.
 
 /// `floor((x + more) / divisor)`, a size that follows from another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

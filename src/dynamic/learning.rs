@@ -23,7 +23,8 @@ const LONG: usize = 256;
 const EAGER: usize = 2;
 /// Number of traces that are compiled for their own sizes before the result of an attempt is used: about as long as it takes.
 const TRACES: usize = 8;
-/// Number of new traces that such an attempt waits for, of as many as are kept: where ten sizes vary, three of them say little.
+/// Number of new traces that such an attempt waits for, and for as many in all as are kept: where ten sizes vary, three traces
+/// say little.
 const NEWS: usize = 4;
 
 /// Maximum number of symbol maps by which a trace is planned at other points.

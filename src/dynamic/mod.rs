@@ -3,9 +3,9 @@
 //! Traces that differ in sizes only are a *family*. Two of them show which sizes vary independently (the *symbols*) and how every
 //! other number of the trace depends on them ([`symbol_map`]), by the numbers and by the relations that operations impose on them
 //! ([`relations`]): where many sizes vary, the numbers of two traces alone do not suffice. The family's trace is then planned at
-//! more points ([`probe`]), and where the plans have the same kernels in the same order, a
-//! *template* holds that plan with its numbers as polynomials in the symbols ([`template`]). For a new length the numbers are
-//! filled in, and only memory is placed anew.
+//! more points ([`probe`]), and where the plans have the same kernels in the same order, a *template* holds that plan with its
+//! numbers as polynomials in the symbols ([`template`]). For a new length the numbers are filled in, and only memory is placed
+//! anew.
 //!
 //! **Invariant:** a template is used only for a trace whose every number equals the one that follows from its symbols, and
 //! only between the sizes at which it was proved; every polynomial of a plan goes through more points than determine it. So

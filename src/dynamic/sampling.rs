@@ -76,7 +76,7 @@ pub fn turned(s: usize, turn: usize, count: usize) -> i64 {
     ((s + turn * count.div_ceil(AT_ENDS)) % count) as i64
 }
 
-/// Points of a box of many symbols: its ends, and some in which every symbol is drawn at random.
+/// Points of a box of many symbols: its ends, and some in which every symbol is drawn pseudo-randomly, alike in every process.
 pub fn scattered(base: &[i64], lowest: &[i64], highest: &[i64]) -> Vec<Vec<i64>> {
     let count = base.len();
     let of = |f: &dyn Fn(usize) -> i64| -> Vec<i64> {

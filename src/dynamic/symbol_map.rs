@@ -31,7 +31,7 @@ pub struct SymbolMap {
 #[derive(Clone, PartialEq)]
 enum Follows {
     Floor(usize, Floor),
-    /// The remainder of a whole without the other parts: of symbols that are settled before it.
+    /// By a polynomial in symbols that are settled before it: a whole less its other parts.
     Remainder(Poly),
     /// From none: it is always this value.
     Fixed(i64),

@@ -13,7 +13,7 @@ pub fn matmul<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![along_a, along_b])
 }
 
-/// The gradients of either form are one product of each form.
+/// Of a product of groups of rows, one gradient is a product of each form; of one of groups of terms, both are of groups of rows.
 pub fn grouped_matmul<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let (a, b, ends, dy) = (s.x[0], s.x[1], s.x[2], s.dy());
     let turned = |v: V<'m>| v.swap(v.rank() - 2, v.rank() - 1);

@@ -9,7 +9,7 @@ use crate::op::{Attr, Attrs, Op};
 use crate::shape::{Dims, numel};
 use smallvec::smallvec;
 
-/// The sum that `make` adds of the cotangent onto zeros of the sizes of `x`.
+/// The cotangent, added by `make` onto zeros of the sizes of `x`.
 fn summed<'m>(s: &Step<'m, '_>, x: V<'m>, make: impl FnOnce(V<'m>, V<'m>) -> V<'m>) -> V<'m> {
     let compute = wide(x.dtype());
     let zeros = s.math.zeros(compute, &x.sizes());

@@ -74,7 +74,7 @@ impl<'m> Step<'m, '_> {
 
 /// The derivatives of `loss`, one float, with respect to the floats `wrt`, in their types; zeros where the loss does not
 /// depend on one. Two of `wrt` that are to be distinguished must be two nodes ([`Op::Mark`]). `tokens` are those of
-/// communicators after the last collectives; they are returned as they are after the gradient's own.
+/// communicators after the last collectives; they are returned as they are after the gradient's own collectives.
 ///
 /// Errors: `InvalidArgument` for a loss or a `wrt` of another type; `Unsupported`, at the node's site, when the loss depends
 /// on one of `wrt` through an operation that has no gradient.

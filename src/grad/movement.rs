@@ -37,7 +37,8 @@ pub fn broadcast<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     Ok(vec![Some(sums.reshape(&from))])
 }
 
-/// The cotangent with zeros around it. A dense slice is joined with them, which costs nothing where the result is sliced again.
+/// The cotangent with zeros around it. That of a dense slice is concatenated with them, which costs nothing where the result
+/// is sliced again.
 pub fn slice<'m>(s: &Step<'m, '_>) -> Flow<'m> {
     let full = s.x[0].sizes();
     let (starts, sizes, steps) = (s.ints(0), s.ints(1), s.ints(2));

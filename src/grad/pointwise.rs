@@ -42,7 +42,7 @@ pub fn atan2<'m>([a, b]: [V<'m>; 2], _: V<'m>, dy: V<'m>) -> [V<'m>; 2] {
 /// themselves.
 pub fn extreme<'m>(s: &Step<'m, '_>, wins: Op) -> Flow<'m> {
     let [a, b] = [s.x[0], s.x[1]];
-    // NaN neither wins nor loses: the full cotangent passes.
+    // NaN neither wins nor loses: both operands get the full cotangent.
     let share = |winner: V<'m>, loser: V<'m>, dy: V<'m>| {
         let kept = loser.binary(wins, winner).not().select(dy, 0.0);
         a.eq(b).select(dy * 0.5, kept)

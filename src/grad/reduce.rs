@@ -83,7 +83,7 @@ pub fn cumprod<'m>(s: &Step<'m, '_>) -> Flow<'m> {
 }
 
 /// The gradient of a running product. Before the first 0, products are divided by the element. The first 0 is a factor of all
-/// products from there on, which become those of the others where it is the only 0; elements after it have no gradient.
+/// products from there on, which are taken without it, and are 0 from a second 0 on; elements after it have no gradient.
 pub fn of_cumprod<'m>(x: V<'m>, dy: V<'m>, axis: i64) -> V<'m> {
     let dtype = x.dtype();
     let (x, dy) = (x.cast(wide(dtype)), dy.cast(wide(dtype)));

@@ -42,9 +42,9 @@ pub fn refuse<T>(count: usize) -> ! {
     panic_any(Error::new(Code::OutOfMemory, format!("cannot allocate {nbytes} bytes")));
 }
 
-/// A number as a bool or, rounded towards zero, as an integer, whose low bits a narrower dtype keeps. A number without an integer
-/// becomes the result of this machine's conversion, since PyTorch's kernels are C++, which leaves it undefined: that to 32 bits
-/// for narrower signed integers, too, else that to 64.
+/// A number as a bool or, rounded towards zero, as an integer, whose low bits a narrower dtype keeps. NaN and numbers out of
+/// range become the result of this machine's conversion, since PyTorch's kernels are C++, which leaves them undefined: that to
+/// 32 bits for signed integers of up to 32, else that to 64.
 #[inline(always)]
 pub fn as_integer(value: f64, dtype: DType) -> i64 {
     let is_x86 = cfg!(any(target_arch = "x86_64", target_arch = "x86"));

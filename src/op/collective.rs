@@ -257,8 +257,8 @@ fn known(communicator: u64) -> Option<Arc<Communicator>> {
     TABLE.read().get(communicator as usize).and_then(Weak::upgrade)
 }
 
-/// The number of these, from the first on, that must be done before the last: up to one that writes where it reads or writes, or
-/// reads where it writes.
+/// The number of these, from the first on, that must be done before the last: up to the latest one that writes where the last
+/// reads or writes, or reads where the last writes.
 fn needed(waiting: &[&Pending]) -> usize {
     let Some((last, before)) = waiting.split_last() else { return 0 };
     let meet = |a: &HostTensor, b: &HostTensor| {

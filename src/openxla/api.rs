@@ -217,7 +217,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Errors: the table lacks a function.
+            /// Errors: the function that the table lacks.
             ///
             /// # Safety
             /// `api` is a table of a version that this file knows, readable for the size that it states.

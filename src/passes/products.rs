@@ -58,7 +58,7 @@ fn joined(b: &mut Builder, matrices: &[ValueId], dim: usize) -> Result<ValueId> 
     }
 }
 
-/// The values that are sums of products of float matrices, which have no other uses.
+/// The values that are sums of products of float matrices; the terms have no other uses.
 struct Sums {
     /// Number of products that are the terms of each value; 0 for other values.
     terms: Vec<u32>,

@@ -58,7 +58,7 @@ pub(super) fn unplaced(
 
 /// Alignment of results in their block, in bytes: that of device memory.
 const RESULT_ALIGN: u64 = 512;
-/// A result is put into a block only if it has at least this part (a divisor) of the bytes that pay for one.
+/// A result is put into the block only if it has at least one byte in this many of those that pay for a block.
 const SMALL_RESULT: u64 = 16;
 /// The fraction of the results' bytes by which the arena has to become smaller (numerator, denominator): if the results lie
 /// elsewhere after all, the rest is taken for nothing.

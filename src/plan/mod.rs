@@ -133,10 +133,10 @@ pub enum Kernel {
     /// [`layout_requirement::has_epilogue`] that cannot fail, nor can the body.
     Fused { op: Op, attrs: Attrs, body: LoopBody },
     /// One primitive, computed whole; reads and writes are the node's operands and results in order, writes dense.
-    /// Reads are dense too (at any offset), except: both operands of a matmul or a scaled matmul, all of a concat and the update of an
-    /// `as_strided_scatter` may have any strides (0 included); a module's operands may be `Scalar`, and its results may lie over
-    /// operands that are as large; q, k, v, dout and out of attention and its gradient any
-    /// with stride 1 in the last dimension. The operands named by [`accepts_half_input`] may lie in memory of a half type where
+    /// Reads are dense too (at any offset), except: both operands of a matmul or a scaled matmul, all of a concat and the update
+    /// of an `as_strided_scatter` may have any strides (0 included); a module's operands may be `Scalar`, and its results may lie
+    /// over operands that are as large; q, k, v, dout and out of attention and its gradient may have any strides with 1 in the
+    /// last dimension. The operands named by [`accepts_half_input`] may lie in memory of a half type where
     /// the primitive has f32: the kernel reads them as a cast would. Seed and offset of attention may be `Scalar` operands.
     Node { op: Op, attrs: Attrs },
 }

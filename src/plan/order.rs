@@ -84,7 +84,7 @@ fn flow(graph: &Graph, fused: &Fused) -> Flow {
     flow
 }
 
-/// The flow without regions that follow another one for its effects alone.
+/// The flow without the dependences that regions have for effects alone ([`Region::after`](super::draft::Region::after)).
 fn flow_of_values(graph: &Graph, fused: &Fused) -> Flow {
     let n = fused.regions.len();
     let mut flow = Flow {

@@ -76,7 +76,6 @@ pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64) -> Packe
     best
 }
 
-/// A block with its place.
 struct Placed {
     offset: u64,
     end: u64,

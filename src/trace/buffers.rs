@@ -164,7 +164,8 @@ impl Trace {
         }
     }
 
-    /// A buffer is dropped, or gets other memory: from now on only the trace keeps the memory of it that it has read.
+    /// Notes that a buffer is dropped, or gets other memory: if the trace has read the old memory, the trace alone keeps it from
+    /// now on.
     fn give_up(&mut self, id: BufferId) {
         let is_read = self.buffer(id).leaf.is_some() || self.has_windows(id);
         if let Some(Buffer { nbytes, state, before, .. }) = &self.buffers[id as usize]

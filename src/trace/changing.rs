@@ -8,8 +8,8 @@ use crate::record::Operator;
 use std::collections::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// An integer changes once more than this many runs have brought something new: with one run more, one more program would be
-/// compiled and never used again, and two where the first of two integers shows its change a run later.
+/// An integer counts as changing once more than this many runs have brought something new. If it took one run more, one more
+/// program would be compiled and never used again, and two where the first of two integers shows its change a run later.
 pub const INTEGER: usize = 1;
 /// The same for a list: that of an epoch's last batch is often shorter, without any further change.
 pub const LIST: usize = 2;

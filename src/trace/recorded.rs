@@ -15,9 +15,9 @@ const TRACES: usize = 256;
 /// themselves take several times that.
 const BYTES: usize = 16 << 20;
 
-/// Maximum number of records of a trace that the waiting thread runs itself, sooner than another thread would wake up and finish:
-/// of longer ones some results are ready long before the last. At 96 instead of 16 a step of NllbMoe, of 13 cuts, takes 0.9 of
-/// the time (Zen 5).
+/// Maximum number of records of a trace that the thread waiting for it may run itself, since it then has the results sooner than
+/// another thread would be awake and done. Of longer traces some results are ready long before the last. At 96 instead of 16 a
+/// step of NllbMoe, of 13 cuts, takes 0.9 of the time (Zen 5).
 const SHORT: usize = 96;
 
 /// A trace as data, without the parts that differ from run to run: the memory of its leaves, the values of its scalars,

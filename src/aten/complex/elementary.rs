@@ -96,7 +96,7 @@ pub fn cos(z: V) -> V {
     cosh(turned(z))
 }
 
-/// A large real part gets the limit of the formula: the square of its `sinh` may overflow.
+/// For a large real part its sign and an asymptote, without the tangent of the angle: the square of `sinh` may overflow.
 pub fn tanh(z: V) -> V {
     const LONG: f64 = 20.0;
     let [re, im] = z.parts();

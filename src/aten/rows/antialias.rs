@@ -42,11 +42,11 @@ fn cubic(far: V) -> V {
     far.lt(1.0).select(within, far.lt(2.0).select(beyond, 0.0))
 }
 
-/// Windows of at most this many elements are unrolled, so that they are in one loop and none is stored.
+/// Windows of at most this many elements are unrolled, so that their sums are one loop and no window is stored.
 const FEW: i64 = 64;
 
-/// Weighted sums over dimension `d` of `x`, in a window for each element of the result. Weights of 0 do not exclude elements
-/// outside of it: 0 times infinity would be NaN.
+/// Weighted sums over dimension `d` of `x`, in a window for each element of the result. Elements outside of it are left out,
+/// not multiplied by 0: 0 times infinity would be NaN.
 fn filtered<'a>(x: V<'a>, d: usize, axis: &Axis, filter: Filter) -> Result<V<'a>> {
     let (math, dtype) = (x.math(), x.dtype());
     math.check()?;

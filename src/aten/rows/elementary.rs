@@ -177,7 +177,7 @@ fn logarithm(x: V, base: f64) -> V {
     let log = x.log() * (1.0 / base.ln());
     let whole = log.unary(Op::Round);
     let power = x.math().constant(base, x.dtype()).broadcast(&x.sizes()).pow(whole);
-    // The rounding error is no part of the slope; it is undefined where the logarithm is infinite.
+    // What rounding missed is no part of the slope; it is NaN where the logarithm is infinite.
     let missed = whole - log;
     let is_power = power.binary(Op::Eq, x).and(missed.abs().lt(0.5));
     log + is_power.select(missed, 0.0).detached()
@@ -189,7 +189,7 @@ fn other_leg<'a>(c: &Call<'a>, x: V<'a>) -> V<'a> {
 }
 
 /// A product under a root, with the slope of a polynomial (`alike`) that differs from it by a constant: where a factor is 0
-/// the root's slope is infinite, and the product rule would multiply both.
+/// the root's slope is infinite, and the product rule would multiply the two.
 fn product<'a>(c: &Call<'a>, product: V<'a>, alike: V<'a>) -> V<'a> {
     if c.is_differentiated() { product.detached().adding_slope_of(alike) } else { product }
 }

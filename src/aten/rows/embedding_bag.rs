@@ -120,8 +120,8 @@ fn forward<'a>(c: &Call<'a>) -> Outs<'a> {
     Ok(vec![bagged.cast(dtype), bag.cast(whole), sizes, from])
 }
 
-/// `(grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse, per_sample_weights,
-/// padding_idx)`
+/// `(grad, indices, offsets, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, sparse,
+/// per_sample_weights, padding_idx)`
 fn backward<'a>(c: &Call<'a>) -> Outs<'a> {
     if c.bool(7, false)? || c.bool(9, false)? {
         return Err(Error::new(Code::Unsupported, "a gradient that is sparse, or by frequency"));

@@ -20,7 +20,7 @@ pub const ROWS: &[Row] = &[
         Ok(vec![scaled(c, y, y, &dims)?])
     })
     .complex(),
-    // `(self, dim, normalization, onesided)`: the second half of the last dimension is the first one's conjugate.
+    // `(self, dim, normalization, onesided)`: the second half of the last dimension mirrors the first, conjugate.
     row("_fft_r2c", PLAIN, |c| {
         let x = c.tensor(0)?;
         let dims = dims(c, x)?;

@@ -21,7 +21,7 @@ pub const ROWS: &[Row] = &[
     row("mse_loss", PLAIN, |c| loss(c, 2, &[], |away, _| away * away)),
     row("mse_loss_backward", BACKWARD, |c| slope(c, 3, &[], |away, _| away * 2.0)),
     row("smooth_l1_loss", PLAIN, |c| loss(c, 2, &[3], smooth_l1)),
-    // Without the `out=` form, as is Huber's: for halves PyTorch infers one result more than there is.
+    // Without the `out=` form, like Huber's: for halves PyTorch infers one result more than there is.
     row("smooth_l1_loss_backward", &[""], |c| {
         slope(c, 3, &[4], |away, beta| {
             // NaN stays NaN.

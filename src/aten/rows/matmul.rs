@@ -225,7 +225,7 @@ fn added<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>, multiply: fn(V<'a>, V<'a>) -> V<'
     } else {
         times(multiply(a.cast(compute), b.cast(compute)), c.number(4, 1.0, compute)?)
     };
-    // Its sizes are checked whatever beta is.
+    // The sizes of self are checked whatever beta is.
     let base = c.tensor(0)?.cast(compute).broadcast(&scaled.sizes());
     if c.is(3, 0.0, 1.0) {
         return Ok(vec![scaled.cast(dtype)]);

@@ -217,7 +217,7 @@ pub const ROWS: &[Row] = &[
     }),
 ];
 
-/// 2 to the power `by`, as i64, and whether `by` is at least 0 and below the bits of `a`; if not, the power is `beyond`.
+/// 2 to the power `by`, as i64, and whether `by` is at least 0 and below the bits of `a`; if not, the exponent is `beyond`.
 fn power_of_two<'a>(a: V<'a>, by: V<'a>, beyond: f64) -> (V<'a>, V<'a>) {
     let is_within = by.ge(0.0).and(by.lt(8.0 * a.dtype().size() as f64));
     let by = is_within.select(by.cast(DType::I64), beyond);
@@ -402,7 +402,7 @@ fn root_or_power<'a>(c: &Call<'a>, a: V<'a>, b: V<'a>) -> V<'a> {
     if !c.is_differentiated() || !matches!(c.arg(1), Arg::Tensor(_)) {
         return is_half.select(root, moving(c, a, |_| is_half.not()).pow(b));
     }
-    // The base is a number, and the root's slope in the exponent is the power's.
+    // The base is a number: only the exponent has a slope, in the root as in the power.
     let power = a.pow(b);
     let slope = finite(power).select(power, 0.0);
     is_half.select(root.detached().adding_slope_of(slope), power)
@@ -495,7 +495,7 @@ fn clamp<'a>(c: &Call<'a>, low: Option<usize>, high: Option<usize>) -> Outs<'a> 
     for (bound, op, beyond) in [(low, Op::Max, Op::Gt), (high, Op::Min, Op::Lt)] {
         let Some(i) = bound else { continue };
         let bound = c.number(i, 0.0, dtype)?;
-        // An element at a bound keeps its gradient, unlike the choice of `max`.
+        // An element at a bound keeps its whole gradient, of which `max` would leave it half.
         x = match c.is_differentiated() {
             true => bound.binary(beyond, x).or(bound.ne(bound)).select(bound, x),
             false => x.binary(op, bound),

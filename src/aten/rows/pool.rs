@@ -215,7 +215,7 @@ fn end<'a>(q: V<'a>, from: i64, to: i64) -> V<'a> {
     ((q + 1.0) * from as f64 + (to - 1) as f64) / to as f64
 }
 
-/// The most elements that one of `to` windows over `from` has: as much as possible of its outermost ones lies outside of it.
+/// The most elements that one of `to` windows over `from` has: it then covers as little as possible of those at its ends.
 fn longest_window(from: i64, to: i64) -> i64 {
     let to = to.max(1) as i128;
     ((from as i128 + 2 * (to - 1)) / to) as i64

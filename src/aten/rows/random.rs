@@ -185,8 +185,8 @@ fn of_moments<'a>(c: &Call<'a>) -> Outs<'a> {
 }
 
 /// Integers from a bound, or 0, to below another one, or to the last of the dtype of argument 0; for floats without an upper
-/// bound, to where they begin to miss integers. Each is the remainder of 64 random bits: some remainders have one number of
-/// bits more than others, which only shows in ranges that are a sizable part of all numbers of 64 bits.
+/// bound, to where they begin to miss integers. Each is the remainder of 64 random bits: some remainders are those of one
+/// 64-bit number more than others, which only shows in ranges that are a sizable part of all 64-bit numbers.
 fn integers<'a>(c: &Call<'a>, from: Option<usize>, to: Option<usize>) -> Outs<'a> {
     let Ty { dtype, sizes } = c.ty(0)?;
     let int = |n: i64| c.math.constant_int(n, DType::I64);

@@ -158,7 +158,7 @@ pub fn unmeasured(a: Lie, b: Lie, (rows, columns): (usize, usize)) -> Multiplier
     if suits && fills(rows, columns) { Multiplier::Panels } else { Multiplier::OneDnn }
 }
 
-/// Whether such a block fills the tiles of our own loops.
+/// Whether a block of this size fills the tiles of our own loops.
 pub fn fills(rows: usize, columns: usize) -> bool {
     rows >= 8 && columns >= 16
 }

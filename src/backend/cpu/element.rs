@@ -47,7 +47,7 @@ impl TileType {
         }
     }
 
-    /// Whether an element of `dtype` in memory is an element of this lane as it stands.
+    /// Whether an element of `dtype` in memory is an element of this lane without a conversion.
     pub fn is_native(self, dtype: DType) -> bool {
         match self {
             TileType::F32 => dtype == DType::F32,

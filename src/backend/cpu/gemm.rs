@@ -25,7 +25,7 @@ pub trait Real: Plain + std::ops::AddAssign + PartialEq {
     /// As `matrixmultiply::sgemm`: `c = alpha a b + beta c`.
     ///
     /// # Safety
-    /// The matrices must be valid memory, and `c` nobody else's.
+    /// The matrices must be valid memory, and nobody else may access `c`.
     #[allow(clippy::too_many_arguments, reason = "the BLAS signature")]
     unsafe fn product(
         m: usize,

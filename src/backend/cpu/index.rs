@@ -83,7 +83,7 @@ struct Pieces<'a> {
     sizes: &'a [i64],
     index_sizes: &'a [i64],
     axis: usize,
-    /// Number of these parts in a piece.
+    /// Number of parts of these sizes in a piece.
     batch: usize,
 }
 

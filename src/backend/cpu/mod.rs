@@ -135,7 +135,8 @@ impl Cpu {
         Cpu { second: Some(Box::new(second)), ..self }
     }
 
-    /// Runs `body` on this thread, whose work the backend's other threads share. Error: the system starts no threads.
+    /// Runs `body` on this thread, whose work the backend's other threads share. Errors: the system starts no threads; the
+    /// requested file of oneDNN cannot be used.
     pub fn inside<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         self.threads.install(body)
     }
@@ -165,7 +166,7 @@ impl Backend for Cpu {
         true
     }
 
-    /// Kernels read inputs at any address; an engine needs them aligned.
+    /// Kernels read inputs that are aligned for their elements only; an engine needs more.
     fn input_alignment(&self) -> usize {
         if self.engine.is_some() || self.second.is_some() { 256 } else { 1 }
     }

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// Another multiplier is chosen if it takes less than this part of the time of the unmeasured choice.
 const MARGIN: f64 = 0.97;
-/// Number of times that each is timed, and multiplications of one timing at least; the shortest time counts, because
+/// Number of timings of each, and the least number of multiplications in one timing; the shortest time counts, because
 /// machines are shared.
 const ROUNDS: usize = 7;
 const LEAST: usize = 1 << 22;

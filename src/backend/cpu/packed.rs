@@ -17,7 +17,7 @@ const LEAST: usize = 64;
 /// Columns of a slab: whole blocks of the kernels'.
 const BLOCK: usize = 64;
 const WIDEST: usize = 256;
-/// Rows of a block at least.
+/// Least rows of a block.
 const LOWEST: usize = 64;
 
 /// How one product is cut.
@@ -115,7 +115,7 @@ fn in_pieces(rows: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut row = 0;
     std::iter::from_fn(move || {
         let left = rows - row;
-        // The largest power of two; less than a small one is not cut any further.
+        // The largest power of two; fewer than 16 rows are not cut any further.
         let count = if left < 16 { left } else { 1 << left.ilog2() };
         row += count;
         (count > 0).then_some((row - count, count))

@@ -380,7 +380,8 @@ struct StepBack<'a> {
     y: &'a [f32],
     saved: &'a [f32],
     earlier: Earlier<'a>,
-    /// The gradient of the state from later steps; afterwards that of the state before, without the part that the products give.
+    /// The gradient of the state from later steps; afterwards, for a GRU, the part of the previous state's gradient that does
+    /// not come from the products.
     dstate: &'a mut [f32],
     dcell: &'a mut [f32],
     dgates: &'a mut [f32],

@@ -236,8 +236,8 @@ impl Shared {
         }
     }
 
-    /// Runs iterations until there are none left, or one has panicked. Only between entering a job and leaving it, or
-    /// by the thread that started it.
+    /// Runs iterations until there are none left, or one has panicked. To be called only between entering a job and
+    /// leaving it, or by the thread that started it.
     fn work(&self, part: usize) {
         // SAFETY: it does not change while somebody is in the job; the thread that started it waits, so the body is still there.
         let task = unsafe { &**self.task.get() };

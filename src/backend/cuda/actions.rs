@@ -82,7 +82,8 @@ impl Actions {
         self.tasks().map(|task| &task.source)
     }
 
-    /// Appends tasks, whose scratch memory overlaps that of the actions so far: these no longer need it then.
+    /// Appends tasks. Scratch memory of their own overlaps that of the actions so far, which must not be needed any more when
+    /// the tasks run.
     pub fn extend(&mut self, tasks: Tasks) {
         self.scratch = self.scratch.max(tasks.scratch);
         self.actions.extend(tasks.tasks.into_iter().map(Action::Launch));

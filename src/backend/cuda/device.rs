@@ -80,8 +80,8 @@ pub trait Device: Send + Sync {
     fn multiply(&self, product: &Product, at: [usize; 3], scales: Option<[usize; 2]>)
     -> Result<()>;
 
-    /// Runs `work`, which queues work and neither reads nor waits, but captures its requests instead of executing them, so that
-    /// one call can queue the same kernels with the same arguments any number of times. `None` where the device cannot.
+    /// Runs `work`, which queues work and neither reads nor waits, but captures its requests instead of executing them: each
+    /// replay then queues the same kernels with the same arguments in one call. `None` where the device cannot.
     fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Option<Box<dyn Replay>>>;
 
     /// Waits for all queued work. Errors: those of that work.

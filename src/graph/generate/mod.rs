@@ -98,7 +98,7 @@ fn keeps_bits(graph: &Graph, node: &Node, result: DType) -> bool {
     match node.op {
         op if matches!(op.class(), Class::Leaf | Class::Movement) => true,
         Op::Scatter => Reduction::of(&node.attrs) == Reduction::Last,
-        // An i64 cast to f32 directly or through f64 is rounded differently.
+        // An i64 cast to f32 directly or through f64 may be rounded differently.
         Op::Cast => graph.ty(node.inputs[0]).dtype != DType::I64 || result == DType::F64,
         op => op.row().exact,
     }
@@ -292,7 +292,7 @@ impl Generator {
         }
     }
 
-    /// The program returns unused values, up to a limit, and one other.
+    /// The program returns unused values, up to a limit, and one of all values.
     fn finish(mut self) -> Result<Case> {
         let counts = self.builder.graph().use_counts();
         let unused = |v: &ValueId| counts[v.0 as usize] == 0;

@@ -175,7 +175,7 @@ fn cast(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// To a merged, a split, a flat shape, or one with an added 1.
+/// To a merged, a split or a flat shape, or one with an added 1.
 fn reshape(g: &mut Generator) -> Result<()> {
     let x = any(g, 0, is_any)?;
     let mut sizes = g.builder.ty(x).sizes.clone();
@@ -239,7 +239,7 @@ fn slice(g: &mut Generator) -> Result<()> {
     Ok(())
 }
 
-/// A view of the flat elements without duplicates, sometimes of all of them: read, or written over.
+/// A view of the flat elements, sometimes of all of them: read, or written over, then without duplicates.
 fn strided(g: &mut Generator) -> Result<()> {
     let base = any(g, 0, is_any)?;
     let ty = g.builder.ty(base).clone();

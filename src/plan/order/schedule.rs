@@ -18,7 +18,7 @@ use line::Line;
 use std::collections::{HashMap, HashSet};
 
 /// Beyond the peak of the order without lanes, one in this many of its bytes may be in use, or those of the largest collective,
-/// or the tokens of a thousand collectives, which are next to nothing.
+/// or the tokens of a thousand collectives, which are next to nothing: whichever are most.
 const MOST_BEYOND: u64 = 20;
 const TOKENS: u64 = 1 << 16;
 /// The share that stands for all of it.
@@ -33,8 +33,8 @@ const PATIENCE: u64 = 16;
 /// An order is chosen for collectives that take as long as estimated, and for collectives this many times slower.
 const SPEEDS: [u64; 2] = [1, 4];
 
-/// One of `orders`, changed so that less time is spent waiting for collectives, and when these are done. The peak is higher by at
-/// most `share` of the bytes of one collective, or of a little. The second order is the program's; in both, everything with
+/// One of `orders`, changed so that less time is spent waiting for collectives, and when these are done. The peak may rise by
+/// `share` parts in [`WHOLE`] of the bytes of [`MOST_BEYOND`]. The second order is the program's; in both, everything with
 /// effects is in the order of the program.
 pub(super) fn scheduled(
     graph: &Graph,

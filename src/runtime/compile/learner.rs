@@ -4,7 +4,7 @@ use super::background::BackgroundThread;
 use crate::dynamic::FAMILIES;
 use crate::runtime::program::Unlearned;
 
-/// One for each family, unless another has taken its place.
+/// Number of tasks that may wait: enough for one of each family, unless families were replaced meanwhile.
 const WAITING: usize = FAMILIES;
 
 pub fn learner() -> BackgroundThread<Unlearned> {

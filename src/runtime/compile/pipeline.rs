@@ -17,8 +17,8 @@ use crate::{aten, invalid, passes, plan};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Bytes of intermediates above which a program does not start with a quick plan: up to a third of them are not needed after the
-/// search, and a step that works on so many takes much longer than the search.
+/// Bytes of the arena and the block of results above which a program does not start with a quick plan: up to a third of them are
+/// not needed after the search, and a step that works on so many takes much longer than the search.
 const QUICK_BYTES: u64 = 256 << 20;
 
 /// Outcome of looking for a plan for other sizes.

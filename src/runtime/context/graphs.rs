@@ -247,7 +247,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// Copies a value to an output: an input, or an output that occurs twice.
+    /// Copies a value to an output, unless it was written there: it is an input, or occurs twice among the outputs.
     fn copy(&self, value: ValueId, out: &TensorRef, views: &[View]) -> Result<()> {
         let tensor = self.located(value, views)?;
         if tensor.buffer == out.buffer {

@@ -327,7 +327,7 @@ impl Context {
         }
     }
 
-    /// Locks the trace; a new one may then follow the prefetched ones.
+    /// Locks the trace; a new one learns of the traces that were prefetched.
     fn lock_to_record(&self) -> Result<TraceGuard<'_>> {
         let mut trace = self.trace.lock()?;
         if trace.is_empty() {

@@ -239,7 +239,7 @@ impl Launcher {
     pub fn wait_for_room(&self) -> Result<()> {
         let is_full = *self.queue.length.lock() > QUEUED;
         if is_full {
-            // Without the queue's lock, since this takes another one.
+            // Before the queue's lock is taken, since this takes another one.
             self.check_process()?;
         }
         let mut length = self.queue.length.lock();

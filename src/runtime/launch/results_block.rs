@@ -3,8 +3,8 @@
 //!
 //! **Invariant:** a result that is kept keeps its block. So a plan gets no third block while its last two exist (the last one
 //! may: a run begins early, before the program drops the gradients of the run before), nor one while many idle parts of blocks
-//! exist: its results then get memory of their own, and the block is scratch memory. It gets a block all the same if that takes
-//! more than the memory limit, or than there is.
+//! exist: its results then get memory of their own, and the block is scratch memory. It gets a block all the same if memory of
+//! their own would exceed the memory limit, or cannot be had.
 
 use crate::backend::memory::Whole;
 use crate::buffer::Bytes;
@@ -15,7 +15,7 @@ use crate::runtime::shared::Shared;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-/// Idle parts of blocks may be at most this fraction (one byte in 16) of the memory in use.
+/// Idle parts of blocks may be at most one byte in this many of the memory in use.
 const IDLE: u64 = 16;
 
 /// The block of a run.
@@ -33,7 +33,7 @@ enum Kept {
 }
 
 impl ResultsBlock {
-    /// The block of a run. Puts the memory of its outputs into `memory`, if they lie there or apart.
+    /// The block of a run. Gives `memory` the parts of the block for the plan's results, or memory of their own.
     pub fn new(
         shared: &Shared,
         code: &Compiled,

@@ -57,8 +57,8 @@ pub struct Begun {
 }
 
 impl Speculation {
-    /// Runs the steps that can run by now; `begun` may be an earlier part of the same trace. `None` if no step has run, or one
-    /// failed.
+    /// Runs the steps that can run by now; `begun` is continued if it is a run of the same trace. `None` if no step has run, or
+    /// one failed.
     pub fn advance(
         shared: &Shared,
         begun: Option<Speculation>,

@@ -106,7 +106,7 @@ impl Observed {
         self.profile.stage(name, work)
     }
 
-    /// Counts a compile for a trace, begun at `start`, and finds its reason; except for the program of a `bucket`, which was
+    /// Counts a compile for a trace, begun at `start`, and finds its reason, unless it made the program of a `bucket`: these were
     /// asked for.
     pub fn compiled(
         &self,

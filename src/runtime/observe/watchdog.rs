@@ -188,7 +188,7 @@ fn stacks() {
         command.0.args(command.1).stdin(Stdio::null());
         command.0.stdout(std::io::stderr()).stderr(std::io::stderr());
         let Ok(mut debugger) = command.0.spawn() else { continue };
-        // It may wait for a debugger's server or for ever.
+        // It may wait for a server of its own, or for ever.
         for _ in 0..600 {
             match debugger.try_wait() {
                 Ok(None) => thread::sleep(Duration::from_millis(100)),

@@ -1,7 +1,7 @@
 //! Random bits: the counter-based generators of `rng_bit_generator`, as OpenXLA computes them.
 //!
-//! Source: <https://openxla.org/stablehlo/spec#rng_bit_generator>; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011;
-//! the assignment of counters to elements, and Philox as the default, are OpenXLA's choice. Words of 32 bits are i64 here.
+//! Source: <https://openxla.org/stablehlo/spec#rng_bit_generator>; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+//! 2011; the assignment of counters to elements, and Philox as the default, are OpenXLA's choice. Words of 32 bits are i64 here.
 
 use crate::dtype::DType;
 use crate::error::Result;

@@ -113,8 +113,8 @@ std::string message_of(const std::vector<std::string>& texts, int rank) {
 
 LastWords::LastWords(Store store, int rank, int size)
     : store_(std::move(store)), rank_(rank), size_(size) {
-  // Removes the reports that an earlier group of this name left. Rank 0 does so: everything that
-  // may fail by then needs it.
+  // Removes the reports that an earlier group of this name left. Rank 0 does so: nothing fails
+  // before, as everything that might needs this rank.
   if (rank != 0) return;
   try {
     if (!store_->check({kCount})) return;

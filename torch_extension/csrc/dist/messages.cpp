@@ -16,9 +16,9 @@ namespace {
 // Larger collectives go alone: their bytes cost more than their latency, and a backend's own ring
 // may be faster.
 constexpr int64_t kLargest = 256 << 10;
-// Bytes of a message from each rank. A wait for its first collective is a wait for all of it.
+// Most bytes of a message from each rank. A wait for its first collective is one for all of it.
 constexpr int64_t kMessage = 1 << 20;
-// Bytes that each rank receives if all data goes to all ranks, which takes half as many messages.
+// Most bytes that a rank receives if all data goes to all ranks, which takes half as many messages.
 constexpr int64_t kGathered = 512 << 10;
 // Alignment of the parts of a message, enough for elements of any type.
 constexpr int64_t kAlign = 16;

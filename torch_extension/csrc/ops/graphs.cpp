@@ -72,8 +72,8 @@ class Graph : public torch::CustomClassHolder {
 
   int64_t results() const { return static_cast<int64_t>(torchacc_graph_outputs(graph_.get())); }
 
-  // Records the program. Each result goes into its tensor in `out`; those that are none there
-  // become new tensors, which are returned.
+  // Records the program. `out` has an entry for each result: the tensor that the result goes into,
+  // or none. Results of the latter become new tensors, which are returned.
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& inputs,
                                const std::vector<std::optional<at::Tensor>>& out) const {
     const Views from("input", inputs);

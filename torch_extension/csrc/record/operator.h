@@ -56,7 +56,7 @@ struct OperatorInfo {
   bool users = false;           // not one of PyTorch's own
   bool by_cpu = false;          // runs as the CPU's kernel wherever its operands are
   bool clamps = false;          // clamps between numbers
-  bool dry_runnable = false;    // its CPU kernel refuses small tensors as it does large ones
+  bool dry_runnable = false;    // a dry run on small tensors tells as much as on large ones
   Immediate immediate = Immediate::Never;
   std::optional<torchacc_op> native = std::nullopt;
   torchacc_facts facts = 0;  // not in the schema

@@ -82,9 +82,9 @@ bool has_own_statistics(const Call& call) {
   return call.info().has(TORCHACC_FACT_F32_STATISTICS) && any_type(call, is_half);
 }
 
-// Whether the CPU's kernel refuses these types for all values: both for 0, which divides nothing,
-// and for 1, which is not a valid index everywhere. A device may have kernels for half types that
-// the CPU lacks, so f32 then stands for these, unless an attribute could name one.
+// Whether the CPU's kernel refuses these types for all values: both for 0, which is no divisor, and
+// for 1, which is not a valid index everywhere. A device may have kernels for half types that the
+// CPU lacks, so f32 then stands for these, unless an attribute could name one.
 bool refuses_types(const Call& call) {
   const OperatorInfo& info = call.info();
   if (!info.dry_runnable || info.seeded || any_type(call, at::isFloat8Type)) return false;

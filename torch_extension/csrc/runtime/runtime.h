@@ -28,8 +28,8 @@ constexpr auto callback(Result (*function)(Arguments...) noexcept) {
 // ever.
 torchacc_context* context();
 
-// Creates the context on this backend (`torchacc_options.backend`). Throws if it is already in use
-// on another.
+// Creates the context on this backend (`torchacc_options.backend`). Throws if it exists already and
+// was created by another name.
 void set_backend(std::string_view name);
 
 // Null while the device is unused; lets queries and synchronization stay free of side effects.

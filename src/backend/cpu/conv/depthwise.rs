@@ -54,8 +54,8 @@ pub fn grad_input<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], w: &[S], d
     });
 }
 
-/// As [`super::backward::grad_weight`], with planes of several filters side by side, so that the work for a pixel and a tap
-/// is a vector, however small the planes are.
+/// As [`super::backward::grad_weight`], with planes of several filters side by side, so that each pixel and tap is computed
+/// in vectors, however small the planes are.
 pub fn grad_weight<S: RowOf<L>, L: ConvElement>(conv: &Conv, dy: &[S], x: &[S], dw: &mut [S]) {
     let (field, cost) = whole(conv);
     let positions = field.positions();
@@ -103,7 +103,7 @@ fn images_of_sum(images: usize, blocks: usize) -> usize {
     images.div_ceil(TASKS.div_ceil(blocks).min(images))
 }
 
-/// Writes elements to one lane of every place.
+/// Writes elements to one lane, each at a place of its own.
 fn spread<L: Copy>(from: &[L], to: &mut [L]) {
     to.iter_mut().step_by(LANES).zip(from).for_each(|(to, &v)| *to = v);
 }

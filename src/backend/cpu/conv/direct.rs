@@ -18,7 +18,7 @@ const LEAST_TASKS: usize = 4;
 /// Number of filters or channels that kernels compute at once; fewer for weights' gradients.
 const LEAST_SLICE: usize = 32;
 const LEAST_SLICE_OF_WEIGHTS: usize = 16;
-/// Minimum number of filters or channels of a result.
+/// Minimum number of filters or channels of a result for the library's kernels to be worth trying.
 const LEAST_LANES: usize = 8;
 /// Maximum number of partial sums of a weight's gradient.
 const MOST_SUMS: usize = 16;

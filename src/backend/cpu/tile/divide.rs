@@ -42,7 +42,7 @@ macro_rules! divide_by {
 }
 
 kernel! {
-    /// `Op::Div` or `Op::Rem`; false when a divisor is 0, whose result is 0.
+    /// `Op::Div` or `Op::Rem`; false when a divisor is 0; the result for it is 0.
     pub fn divide(op: Op, x: &'a [i64], z: &'a [i64], y: &'a mut [i64], dtype: DType) -> bool {
         let rem = op == Op::Rem;
         let (mut bits_a, mut bits_b, mut defined) = (0, 0, true);

@@ -248,9 +248,9 @@ impl Run<'_> {
                 Element::Bool => self.address::<u8>(arg, at, row, |t| &mut t.u8s, tiles),
             };
             let addresses: SmallVec<[usize; 16]> = streams.iter().map(address).collect();
-            // SAFETY: every address is that of a row's elements, in a tile of this thread or in memory. Elements that are
-            // written there belong to this tile alone (see `store_as`); the same loop may read them before it overwrites
-            // them.
+            // SAFETY: the streams and numbers are those that were recorded. Every address is that of a row's elements, in a
+            // tile of this thread or in memory. Elements that are written there belong to this tile alone (see `store_as`);
+            // the same loop may read them before it overwrites them. Nobody writes the others meanwhile (see `ReadKind`).
             unsafe { jit_loop.run(&addresses, &numbers, at.columns()) }
         }
     }

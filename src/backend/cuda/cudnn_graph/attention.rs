@@ -92,7 +92,8 @@ pub fn attention_grad(attrs: &[Attr], reads: &[Operand], writes: &[Operand]) -> 
 }
 
 impl Heads {
-    /// Accepts no bias: where the keys end by their given number, the library (9.19) ends the queries, too.
+    /// `None` also with a bias: a bias may be a number of keys, and where that ends the keys, the library (9.19) ends the
+    /// queries, too.
     fn new(attrs: &[Attr], qkv: &[Operand], bias: Option<&Operand>) -> Option<Heads> {
         let [q, k, v] = [0, 1, 2].map(|n: usize| &qkv[n].layout.sizes);
         let heads = Heads {

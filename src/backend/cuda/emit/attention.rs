@@ -293,7 +293,7 @@ mod tests {
                     assert_eq!(tiles * heads, i64::from(grid[0]), "{named}");
                     let [n, each] = rows;
                     assert!(tiles * each >= n && (tiles - 1) * each < n, "{named}: {n} by {d}");
-                    // What every device but those of Turing (64 KiB) can be asked for; there the launch is refused.
+                    // All devices but those of Turing (64 KiB) grant this much; there the launch is refused.
                     assert!(shared <= 96 << 10, "{named}: {n} by {d}: {shared}");
                 }
             }

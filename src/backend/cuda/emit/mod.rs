@@ -1,8 +1,8 @@
 //! Steps of a plan as CUDA C++: the kernels that are launched, and their arguments.
 //!
 //! **Invariant:** text in, text out: nothing here knows a device. Sizes and strides are arguments, so kernels of one
-//! structure share one text, which depends only on which strides are 0 or 1, which sizes and strides are multiples of a
-//! vector's width, and whether 32 bits hold every index.
+//! structure share one text, which depends only on which strides are 0 or 1, which sizes, strides and offsets are multiples
+//! of a vector's width, and whether 32 bits hold every index.
 
 mod access;
 mod attention;

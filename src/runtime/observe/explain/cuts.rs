@@ -60,7 +60,7 @@ pub struct Cuts {
     /// Row of each trace and cause that came before.
     seen: HashMap<(u64, Cause), usize>,
     rows: Vec<Cut>,
-    /// The rows whose sites are lines, one for each: these come first.
+    /// The row of each place: the first rows, whose sites are lines.
     places: HashMap<CutSite, usize>,
     /// Number of calls in the traces of the other rows.
     calls: usize,
