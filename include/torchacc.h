@@ -213,7 +213,7 @@ typedef struct torchacc_options {
   /*
    "cpu"; "cuda" (an NVIDIA GPU: of several processes on a machine each uses that of its `LOCAL_RANK`; "cuda:1" is the
    second that the driver shows); "openxla" (the CPU, and an OpenXLA plugin for everything that it can compute); "auto" (the
-   CPU, and for programs that run often the faster of both); "reference"; or "null". Empty for the environment's
+   CPU, and for programs that run often the faster of the two); "reference"; or "null". Empty for the environment's
    `TORCHACC_BACKEND`, else a GPU that can be used, else "cpu": a GPU that then does not open is a warning (to `log`, or
    `torchacc_context_set_observer`). A backend that was named and cannot be used is an error.
    */
@@ -236,7 +236,7 @@ typedef struct torchacc_options {
   struct torchacc_str cache_folder;
   /*
    Bytes that the programs there may take; the kernels of the backend cuda, the modules compiled by OpenXLA, and the
-   measurements of matrix products may take as many again. The least recently used are removed. 0 for
+   measurements of matrix products may each take as many again. The least recently used are removed. 0 for
    `TORCHACC_CACHE_LIMIT`, else 1 GiB.
    */
   uint64_t cache_limit;
@@ -813,8 +813,8 @@ torchacc_error *torchacc_buffer_read_after_cut(torchacc_buffer *buffer,
                                                size_t len);
 
 /*
- Ensures that the value gets computed: cuts the trace if it is still in it, as a read does. Does not wait for it. Errors of
- the operations that compute it come with the read.
+ Ensures that the value gets computed: cuts the trace if that still computes it, as a read does. Does not wait for the value.
+ Errors of the operations that compute it come with the read.
  */
 torchacc_error *torchacc_buffer_request(torchacc_buffer *buffer);
 
@@ -1576,7 +1576,7 @@ typedef torchacc_error *(*torchacc_device_transfer_fn)(void *user,
  As `torchacc_collective_fn`, with several numbers: for reduce one of `TORCHACC_REDUCE_*` and the root; for all_to_all_v the
  number of rows that go to each rank, and then the number that come from each; for send and receive the other rank and the
  tag. The `output` of a send and the `input` of a receive are absent. A send must not wait for the other rank's receive, which
- may come after a receive of its own. A reduce fills the output with the reduced rows on the root, and with the input
+ may come after a receive of its own. A reduce fills the output with the reduced elements on the root, and with the input
  elsewhere.
  */
 typedef torchacc_error *(*torchacc_transfer_fn)(void *user,
@@ -1707,8 +1707,8 @@ torchacc_error *torchacc_communicator_unregister(torchacc_context *context,
                                                  struct torchacc_str name);
 
 /*
- Waits until every rank has called this, and everything that it recorded before is done. Cuts, and reduces one float by the
- communicator's all_reduce. Blocks.
+ Waits until every rank has called this, and everything that each of them recorded before is done. Cuts, and reduces one float
+ by the communicator's all_reduce. Blocks.
  Errors: NOT_FOUND for a name that is not registered; those of earlier operations, and of the communicator.
  */
 torchacc_error *torchacc_barrier(torchacc_context *context,
