@@ -184,7 +184,7 @@ fn modules_import_downward_only() {
     assert!(wrong.is_empty(), "upward imports:\n{}", wrong.join("\n"));
 }
 
-/// Of modules that are folders, not of tests.
+/// The folders below `src`, without those of tests.
 fn folders() -> BTreeSet<Name> {
     let of_module = |module: Name| Some(module.split_last()?.1.to_vec());
     let all = sources(&root()).iter().filter_map(|source| of_module(module_of(source))).collect();

@@ -74,12 +74,12 @@ const EXCEPTED: &[(&str, &str)] = &[
     ("src/capi/report.rs", "host_calls"),
     ("src/runtime/", "host_calls"),
     ("src/trace/", "Traced"),
+    ("src/runtime/", "Traced"),
     // Names of c10 and of collectives.
     ("torch_extension/csrc/", "Half"),
     ("torch_extension/csrc/", "exchange"),
     ("torch_extension/csrc/", "gathers"),
     ("torch_extension/csrc/ops/report.cpp", "host_calls"),
-    ("src/runtime/", "Traced"),
 ];
 
 /// In comments.
