@@ -131,11 +131,14 @@ void LastWords::check_usable() const {
 }
 
 void LastWords::fail(const std::string& failure, const Doing& doing) {
-  check_usable();
-  {
+  // Of lanes that fail at once, one is the first.
+  const bool is_first = [&] {
     const std::lock_guard<std::mutex> lock(mutex_);
-    failure_ = failure;
-  }
+    const bool is_free = failure_.empty();
+    if (is_free) failure_ = failure;
+    return is_free;
+  }();
+  if (!is_first) check_usable();
   C10_THROW_ERROR(DistBackendError, failure + exchange(doing));
 }
 
