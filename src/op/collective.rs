@@ -51,6 +51,9 @@ const KINDS: [(Kind, &str); KIND_COUNT] = [
     (Kind::Receive, "torchacc::receive"),
 ];
 
+/// How many times slower than memory a collective moves data.
+pub const SLOWDOWN: u64 = 16;
+
 /// Reductions of the elements of several ranks, by their numbers in the ABI.
 pub const REDUCTIONS: [&str; 8] = ["sum", "product", "min", "max", "avg", "band", "bor", "bxor"];
 

@@ -128,6 +128,9 @@ pub enum Class {
     Host,
 }
 
+/// Number of arithmetic operations that take as long as moving a byte.
+pub const FLOPS_PER_BYTE: u64 = 16;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
     Exactly(usize),

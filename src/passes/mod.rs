@@ -3,11 +3,13 @@
 //! **Invariant:** touches the graph and the context given; no clock, environment, randomness or IO, and nothing that
 //! depends on the order of a hash map. Every pass preserves the program's results: bit by bit, NaN, -0.0 and
 //! infinities included (the sign and payload of a NaN do not count), except that `decompose` and `cross_entropy` round
-//! where the primitives round, `products` rounds one sum where there were several, `scatters` leaves a -0.0 that 0 was
-//! added to, and `simplify` multiplies where `pow` has a small constant exponent, as PyTorch does.
+//! where the primitives round, `products` rounds one sum where there were several, `collective_matmul` leaves products of
+//! fewer rows, whose sums a backend may add in another order, `scatters` leaves a -0.0 that 0 was added to, and
+//! `simplify` multiplies where `pow` has a small constant exponent, as PyTorch does.
 //!
 //! `padding` is not in the order of [`optimize`]: it makes the graph of a bucket of sizes, before that.
 
+mod collective_matmul;
 mod cross_entropy;
 mod cse;
 mod dce;
@@ -29,6 +31,7 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::graph::verify::verify;
 use crate::op::Op;
+pub use collective_matmul::collective_matmul;
 pub use cross_entropy::cross_entropy;
 pub use cse::cse;
 pub use dce::dce;
@@ -60,6 +63,7 @@ pub fn optimize(mut graph: Graph, supports: &dyn Fn(Op) -> bool) -> Result<Graph
         }
         goes_on |= improve(&mut graph, "products", products)?;
         goes_on |= improve(&mut graph, "scatters", scatters)?;
+        goes_on |= improve(&mut graph, "collective_matmul", collective_matmul)?;
         goes_on |= improve(&mut graph, "dce", dce)?;
         if !goes_on {
             break;

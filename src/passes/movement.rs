@@ -328,9 +328,11 @@ fn as_strided(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
 fn as_strided_scatter(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     let (base, x) = (item.inputs[0], item.inputs[1]);
     let Some((_, perm)) = whole_view(b, base, item) else {
-        let Some((row, guards)) = copied_in_parts(b, item) else { return Ok(None) };
-        b.guard(guards);
-        return Ok(Some(row));
+        if let Some((row, guards)) = copied_in_parts(b, item) {
+            b.guard(guards);
+            return Ok(Some(row));
+        }
+        return assembled(b, item);
     };
     let sizes = b.ty(base).sizes.clone();
     let ordered = b.transpose(x, &perm)?;
@@ -368,6 +370,58 @@ fn copied_in_parts(b: &Builder, item: &Item) -> Option<(ValueId, Guards)> {
         until = until.max(from + length);
     }
     guards.iter().all(|guard| guard.margin >= 0).then_some((row, guards))
+}
+
+/// A buffer that is written part by part, side by side, until nothing of it is left: the parts as one array. Each part is a run of
+/// elements, or one such run in each of as many rows as the others have.
+fn assembled(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
+    let base = b.ty(item.inputs[0]).clone();
+    // Rows, elements of a row, and where the part begins, of a view.
+    let runs = |attrs: &Attrs| {
+        let [Attr::Ints(sizes), Attr::Ints(strides), Attr::Int(offset)] = &attrs[..] else {
+            return None;
+        };
+        match (&sizes[..], &strides[..]) {
+            (&[length], &[1]) => Some((1, length, *offset)),
+            (&[rows, length], &[row, 1]) if rows * row == base.numel() => {
+                Some((rows, length, *offset))
+            }
+            _ => None,
+        }
+    };
+    let Some((rows, ..)) = runs(item.attrs) else { return Ok(None) };
+    if base.numel() == 0 || base.numel() % rows != 0 {
+        return Ok(None);
+    }
+    let (mut at, mut attrs, mut part) = (item.inputs[0], item.attrs.clone(), item.inputs[1]);
+    let mut parts: Vec<(i64, i64, ValueId)> = Vec::new();
+    let mut missing = base.numel() / rows;
+    while let Some((_, length, offset)) = runs(&attrs).filter(|&(other, ..)| other == rows) {
+        parts.push((offset, length, part));
+        missing -= length;
+        let write = b.graph().maker(at);
+        if missing <= 0 || parts.len() == MOST_WRITES || write.op != Op::AsStridedScatter {
+            break;
+        }
+        (at, attrs, part) = (write.inputs[0], write.attrs.clone(), write.inputs[1]);
+    }
+    parts.sort_unstable_by_key(|&(offset, ..)| offset);
+    let mut until = 0;
+    for &(offset, length, _) in &parts {
+        if offset != until || length == 0 {
+            return Ok(None);
+        }
+        until += length;
+    }
+    if missing != 0 || parts.len() < 2 {
+        return Ok(None);
+    }
+    let mut pieces = Values::new();
+    for (_, length, part) in parts {
+        pieces.push(b.reshape(part, &[rows, length])?);
+    }
+    let whole = b.op(Op::Concat, &pieces, smallvec![Attr::Int(1)])?;
+    b.reshape(whole, &base.sizes).map(Some)
 }
 
 /// Operands without elements add nothing; reshapes move behind the concatenation where that can do without them.

@@ -4,8 +4,9 @@ use super::Kernel;
 use super::draft::{Fused, Read, Region, Source};
 use super::views::{View, is_view};
 use crate::graph::{Graph, ValueId};
+use crate::op::collective;
 use crate::op::module::body;
-use crate::op::{Class, Op};
+use crate::op::{Class, FLOPS_PER_BYTE, Op};
 use smallvec::SmallVec;
 
 /// Maximum work that is repeated: an erf and the operations around it.
@@ -13,12 +14,8 @@ pub(super) const MAX_REPEATED: u32 = 16;
 /// Up to this many points, computing a few simple instructions takes no longer than a kernel for them.
 pub(super) const FEW_POINTS: i64 = 4096;
 const MAX_ROOTS: usize = 4;
-/// Number of arithmetic operations that take as long as moving a byte.
-const FLOPS_PER_BYTE: u64 = 16;
-/// Time of a collective beside its transfer, in bytes that could be moved in memory meanwhile; ...
+/// Time of a collective beside its transfer, in bytes that could be moved in memory meanwhile.
 const COLLECTIVE_LATENCY: u64 = 1 << 20;
-/// ... and how many times slower than memory it moves data.
-const COLLECTIVE_SLOWDOWN: u64 = 16;
 
 /// The work and the reads that it takes to compute a value from memory.
 #[derive(Clone, Debug, Default)]
@@ -111,5 +108,5 @@ pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 
 /// The same for a collective.
 pub(super) fn collective_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
     let moved = region_time(graph, fused, region);
-    COLLECTIVE_LATENCY + moved * COLLECTIVE_SLOWDOWN
+    COLLECTIVE_LATENCY + moved * collective::SLOWDOWN
 }

@@ -1,5 +1,6 @@
 //! Every pass on small graphs, as text. `UPDATE_EXPECT=1 cargo test --test passes` rewrites what is expected.
 
+mod collective_matmul;
 mod cross_entropy;
 mod decompose;
 mod movement;

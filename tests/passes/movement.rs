@@ -174,21 +174,27 @@ return %11, %12, %13, %14, %15, %19";
         movement,
         &program(&["f32[4]", "f32[2]"], lines),
         expect![[r#"
-        %0: f32[4] = input() {index=0, type=(f32[4])}
-        %1: f32[2] = input() {index=1, type=(f32[2])}
-        %2: f32[] = const() {value=0.0, dtype=f32}
-        %3: f32[6] = broadcast(%2) {sizes=[6]}
-        %4: f32[6] = as_strided_scatter(%3, %0) {sizes=[4], strides=[1], offset=0}
-        %5: f32[6] = as_strided_scatter(%4, %1) {sizes=[2], strides=[1], offset=4}
-        %6: f32[12] = broadcast(%2) {sizes=[12]}
-        %7: f32[12] = as_strided_scatter(%6, %0) {sizes=[4], strides=[1], offset=6}
-        %8: f32[12] = as_strided_scatter(%7, %1) {sizes=[2], strides=[1], offset=10}
-        %9: f32[2] = slice(%0) {starts=[1], sizes=[2], steps=[1]}
-        %10: f32[3] = slice(%8) {starts=[5], sizes=[3], steps=[1]}
-        %11: f32[2] = broadcast(%2) {sizes=[2]}
-        %12: f32[8] = slice(%8) {starts=[3], sizes=[8], steps=[1]}
-        return %5, %9, %10, %11, %12, %5
-    "#]],
+            %0: f32[4] = input() {index=0, type=(f32[4])}
+            %1: f32[2] = input() {index=1, type=(f32[2])}
+            %2: f32[] = const() {value=0.0, dtype=f32}
+            %3: f32[6] = broadcast(%2) {sizes=[6]}
+            %4: f32[1,4] = reshape(%0) {sizes=[1,4]}
+            %5: f32[1,2] = reshape(%1) {sizes=[1,2]}
+            %6: f32[1,6] = concat(%4, %5) {dim=1}
+            %7: f32[6] = reshape(%6) {sizes=[6]}
+            %8: f32[12] = broadcast(%2) {sizes=[12]}
+            %9: f32[4] = slice(%7) {starts=[0], sizes=[4], steps=[1]}
+            %10: f32[12] = as_strided_scatter(%8, %9) {sizes=[4], strides=[1], offset=6}
+            %11: f32[2] = slice(%7) {starts=[4], sizes=[2], steps=[1]}
+            %12: f32[12] = as_strided_scatter(%10, %11) {sizes=[2], strides=[1], offset=10}
+            %13: f32[6] = as_strided_scatter(%3, %9) {sizes=[4], strides=[1], offset=0}
+            %14: f32[6] = as_strided_scatter(%13, %11) {sizes=[2], strides=[1], offset=4}
+            %15: f32[2] = slice(%9) {starts=[1], sizes=[2], steps=[1]}
+            %16: f32[3] = slice(%12) {starts=[5], sizes=[3], steps=[1]}
+            %17: f32[2] = broadcast(%2) {sizes=[2]}
+            %18: f32[8] = slice(%12) {starts=[3], sizes=[8], steps=[1]}
+            return %14, %15, %16, %17, %18, %7
+        "#]],
     );
 }
 
@@ -283,4 +289,28 @@ return %7, %9, %10, %11, %14";
     let once = movement(&parse(&graph).unwrap()).unwrap().into_owned();
     let twice = movement(&once).unwrap().into_owned();
     assert!(matches!(movement(&twice).unwrap(), std::borrow::Cow::Borrowed(_)));
+}
+
+#[test]
+fn a_buffer_that_is_filled_side_by_side_is_one_array() {
+    let lines = "\
+%3: f32[8] = as_strided_scatter(%2, %0) {sizes=[2,3], strides=[4,1], offset=0}
+%4: f32[8] = as_strided_scatter(%3, %1) {sizes=[2,1], strides=[4,1], offset=3}
+%5: f32[8] = as_strided_scatter(%3, %1) {sizes=[2,1], strides=[4,1], offset=2}
+return %4, %5";
+    let types = ["f32[2,3]", "f32[2,1]", "f32[8]"];
+    check(
+        movement,
+        &program(&types, lines),
+        expect![[r#"
+        %0: f32[2,3] = input() {index=0, type=(f32[2,3])}
+        %1: f32[2,1] = input() {index=1, type=(f32[2,1])}
+        %2: f32[8] = input() {index=2, type=(f32[8])}
+        %3: f32[8] = as_strided_scatter(%2, %0) {sizes=[2,3], strides=[4,1], offset=0}
+        %4: f32[2,4] = concat(%0, %1) {dim=1}
+        %5: f32[8] = reshape(%4) {sizes=[8]}
+        %6: f32[8] = as_strided_scatter(%3, %1) {sizes=[2,1], strides=[4,1], offset=2}
+        return %5, %6
+    "#]],
+    );
 }

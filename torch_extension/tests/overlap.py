@@ -30,6 +30,77 @@ def train():
     return made
 
 
+def parts():
+    """For each engine that divides products between ranks its losses, in bits, and what its last
+    step counted; then the products of a program of its own, and their largest error."""
+    made = {}
+    for name in ["tp", "sequence_parallel"]:
+        step = ENGINES[name]("acc", MODELS["llama"])
+        losses = [step(number).item() for number in range(STEPS)]
+        torchacc.reset_metrics()
+        losses.append(step(STEPS).item())
+        torchacc.sync()
+        metrics = torchacc.metrics()
+        kept = {count: metrics[count] for count in ("collectives", "compiles")}
+        made[name] = {"losses": losses, "matmuls": matmuls(), **kept}
+    errors = [
+        products(*sizes, dtype)
+        for sizes in [(4, 6, 64), (1, 8, 64), (3, 5, 64), (5, 1, 64), (1, 1, 64)]
+        for dtype in (torch.float32, torch.bfloat16)
+    ]
+    torchacc.reset_metrics()
+    for length in range(8, 40, 3):
+        products(2, length, 64, torch.float32)
+    return {**made, "errors": errors, "compiles": torchacc.metrics()["compiles"]}
+
+
+def matmuls():
+    """Number of products in the plan that ran last."""
+    plan = torchacc.last_program().partition("# plan")[2]
+    return plan.count("= matmul(")
+
+
+def products(batch, length, width, dtype):
+    """Rows of all ranks are multiplied, and products are reduced: for each result its error, of
+    what rounding may make, on each rank."""
+    import torch.distributed._functional_collectives as functional
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def draw(seed, *sizes):
+        numbers = torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
+        return (numbers / 4).to(dtype)
+
+    group = dist.group.WORLD
+    rows = [draw(rank, batch, length, width) for rank in range(size)]
+    shared, *weights = (draw(99, width, width), *(draw(n, width, width) for n in range(3 * size)))
+    first, second, third = (weight.to("acc") for weight in weights[3 * rank : 3 * rank + 3])
+    x = functional.all_gather_tensor(rows[rank].to("acc"), 1, group) @ shared.to("acc")
+    scattered = functional.reduce_scatter_tensor(x @ first, "sum", 1, group)
+    reduced = functional.all_reduce(torch.tanh(x @ second) + x @ third, "sum", group)
+    found = [result.cpu().double() for result in (x, scattered, reduced)]
+
+    wide = torch.cat(rows, 1).double() @ shared.double()
+    rounded = wide.to(dtype).double()
+    firsts, seconds, thirds = (
+        [rounded @ weight.double() for weight in weights[n::3]] for n in range(3)
+    )
+    summands = [torch.tanh(a) + b for a, b in zip(seconds, thirds, strict=True)]
+    expected = [wide, sum(firsts).chunk(size, 1)[rank], sum(summands)]
+    return max(
+        ((a - b).abs().max() / b.abs().max() / torch.finfo(dtype).eps).item()
+        for a, b in zip(found, expected, strict=True)
+    )
+
+
+def refused():
+    """What a collective says that cannot be recorded."""
+    try:
+        dist.all_reduce(torch.ones(2, 2, device="acc"))
+    except RuntimeError as error:
+        return {"error": str(error).partition(" a collective")[0]}
+
+
 def groups():
     """Two groups at once, whose collectives need each other's results, beside work of all kinds."""
     rank = dist.get_rank()

@@ -25,6 +25,29 @@ def test_lanes_change_no_bit(trained, name):
         assert alone["compiles"] == on_lanes["compiles"] == 0
 
 
+def test_products_run_in_the_parts_of_their_collectives():
+    whole, alone, on_lanes = (
+        ranks.run("overlap.parts", 2, TORCHACC_SPLIT=split, TORCHACC_LANES=lanes)
+        for split, lanes in (("0", "1"), ("1", "0"), ("1", "1"))
+    )
+    for one, serial, made in zip(whole, alone, on_lanes, strict=True):
+        for name in ("tp", "sequence_parallel"):
+            assert made[name]["losses"] == serial[name]["losses"]
+            assert made[name]["losses"] == pytest.approx(one[name]["losses"], rel=1e-5)
+            assert made[name]["collectives"] > 2 * one[name]["collectives"]
+            assert made[name]["matmuls"] > 1.5 * one[name]["matmuls"]
+            assert made[name]["compiles"] == 0
+        assert max(made["errors"]) < 8
+        assert made["errors"] == serial["errors"]
+        # Lengths that vary are instantiated, though all but the last part follow from a division.
+        assert made["compiles"] <= 4
+
+
+def test_parts_of_no_number_are_refused():
+    for said in ranks.run("overlap.refused", 2, TORCHACC_SPLIT="4M"):
+        assert said == {"error": 'TORCHACC_SPLIT is "4M": it is to be the least bytes of a part of'}
+
+
 def test_groups_that_need_each_other_end():
     alone, on_lanes = (ranks.run("overlap.groups", 2, TORCHACC_LANES=on) for on in ("0", "1"))
     assert alone == on_lanes

@@ -1,6 +1,13 @@
 #include "dist/communicator.h"
 
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdlib>
+#include <optional>
+#include <vector>
 
 #include "dist/pacemaker.h"
 #include "record/recorder.h"
@@ -36,31 +43,82 @@ Elements elements_of(at::ScalarType type) {
   }
 }
 
-// A contiguous device tensor as one row. The view points into this object.
+// Elements of a row that a collective takes at once.
+struct Part {
+  int64_t first, count;
+};
+
+// A contiguous device tensor as one row, or a part of each of the rows that it is divided into. The
+// view points into this object.
 class Row {
  public:
-  explicit Row(const at::Tensor& tensor)
+  explicit Row(const at::Tensor& tensor) : Row(tensor, 1, {0, tensor.numel()}) {
+    view_.rank = 1;
+    view_.sizes = &sizes_[1];
+    view_.strides = &strides_[1];
+  }
+  Row(const at::Tensor& tensor, int64_t rows, Part part)
       : tensor_(tensor), view_(view_of(*tensor.unsafeGetTensorImpl())) {
     const Elements elements = elements_of(tensor.scalar_type());
-    size_ = tensor.numel() * elements.count;
+    sizes_ = {rows, part.count * elements.count};
+    strides_ = {tensor.numel() * elements.count / rows, 1};
     view_.dtype = elements.dtype;
-    view_.offset *= elements.count;
-    view_.rank = 1;
-    view_.sizes = &size_;
-    view_.strides = &kOne;
+    view_.offset = (view_.offset + part.first) * elements.count;
+    view_.rank = 2;
+    view_.sizes = sizes_.data();
+    view_.strides = strides_.data();
   }
   Row(const Row&) = delete;
   Row& operator=(const Row&) = delete;
 
   const torchacc_view& view() const { return view_; }
-  int64_t size() const { return size_; }
+  int64_t size() const { return sizes_[1]; }
 
  private:
-  static constexpr int64_t kOne = 1;
   const at::Tensor tensor_;
   torchacc_view view_;
-  int64_t size_;
+  std::array<int64_t, 2> sizes_, strides_;
 };
+
+// Bytes of a part between GPUs, beside which its latency is little.
+constexpr int64_t kDevicePart = 16 << 20;
+constexpr int64_t kMostParts = 4;
+
+// Least bytes of a part; 0 if there are none. Those between processors are for the program to ask
+// for: where ranks share a machine, or its cores with what moves their bytes, nothing is gained.
+int64_t least_part(bool on_device) {
+  static const std::optional<int64_t> asked = []() -> std::optional<int64_t> {
+    const char* text = std::getenv("TORCHACC_SPLIT");
+    if (text == nullptr) return std::nullopt;
+    char* end = nullptr;
+    const int64_t bytes = std::strtoll(text, &end, 10);
+    TORCH_CHECK(end != text && *end == '\0' && bytes >= 0, "TORCHACC_SPLIT is \"", text,
+                "\": it is to be the least bytes of a part of a collective, as 4194304, or 0");
+    return bytes;
+  }();
+  return asked.value_or(on_device ? kDevicePart : 0);
+}
+
+// The parts of a large collective on tensors of these sizes, of which `bytes` move, along the first
+// dimension that can be divided: so what makes a part, or needs it, runs beside the other parts
+// (src/passes/collective_matmul.rs). All ranks have the same sizes, so they have the same parts.
+// Buckets of parameters, which have one dimension, are gathered and reduced ahead instead.
+std::vector<Part> parts_of(at::IntArrayRef sizes, size_t bytes, bool on_device) {
+  const auto divided = std::find_if(sizes.begin(), sizes.end(), [](int64_t n) { return n > 1; });
+  const int64_t numel = c10::multiply_integers(sizes);
+  const int64_t least = least_part(on_device);
+  if (divided == sizes.end() || *divided == numel || least <= 0) return {{0, numel}};
+  const int64_t most = static_cast<int64_t>(bytes) / least;
+  const int64_t count = std::max<int64_t>(std::min({kMostParts, *divided, most}), 1);
+  std::vector<Part> parts;
+  // All but the last are equal: a length that varies makes one more number that varies, not
+  // several.
+  const int64_t each = numel / *divided * (*divided / count);
+  for (int64_t n = 0; n < count; ++n) {
+    parts.push_back({n * each, n + 1 < count ? each : numel - n * each});
+  }
+  return parts;
+}
 
 torchacc_op operator_number(const char* name) {
   const auto found = find_native(name);
@@ -117,8 +175,18 @@ torchacc_arg Communicator::name() const {
 
 void Communicator::all_reduce(const at::Tensor& tensor, std::string_view reduction) {
   static const torchacc_op op = operator_number("torchacc::all_reduce");
-  const Row row(tensor);
-  submit(op, {view_argument(row.view()), text_argument(reduction), name()}, {row.view()});
+  const auto parts = parts_of(tensor.sizes(), tensor.nbytes(), transport_->has_device());
+  if (parts.size() == 1) {
+    const Row row(tensor);
+    return submit(op, {view_argument(row.view()), text_argument(reduction), name()}, {row.view()});
+  }
+  // In place, each part would be one of what the part before it left.
+  const at::Tensor result = at::empty(tensor.sizes(), tensor.options());
+  for (const Part part : parts) {
+    const Row from(tensor, 1, part), to(result, 1, part);
+    submit(op, {view_argument(from.view()), text_argument(reduction), name()}, {to.view()});
+  }
+  tensor.copy_(result);
 }
 
 void Communicator::reduce(const at::Tensor& tensor, std::string_view reduction, int64_t root) {
@@ -130,15 +198,31 @@ void Communicator::reduce(const at::Tensor& tensor, std::string_view reduction, 
 
 void Communicator::all_gather(const at::Tensor& output, const at::Tensor& input) {
   static const torchacc_op op = operator_number("torchacc::all_gather");
-  const Row from(input.contiguous()), to(output);
-  submit(op, {view_argument(from.view()), name()}, {to.view()});
+  const at::Tensor dense = input.contiguous();
+  const auto parts = parts_of(input.sizes(), output.nbytes(), transport_->has_device());
+  if (parts.size() == 1) {
+    const Row from(dense), to(output);
+    return submit(op, {view_argument(from.view()), name()}, {to.view()});
+  }
+  for (const Part part : parts) {
+    const Row from(dense, 1, part), to(output, output.numel() / input.numel(), part);
+    submit(op, {view_argument(from.view()), name()}, {to.view()});
+  }
 }
 
 void Communicator::reduce_scatter(const at::Tensor& output, const at::Tensor& input,
                                   std::string_view reduction) {
   static const torchacc_op op = operator_number("torchacc::reduce_scatter");
-  const Row from(input.contiguous()), to(output);
-  submit(op, {view_argument(from.view()), text_argument(reduction), name()}, {to.view()});
+  const at::Tensor dense = input.contiguous();
+  const auto parts = parts_of(output.sizes(), input.nbytes(), transport_->has_device());
+  if (parts.size() == 1) {
+    const Row from(dense), to(output);
+    return submit(op, {view_argument(from.view()), text_argument(reduction), name()}, {to.view()});
+  }
+  for (const Part part : parts) {
+    const Row from(dense, input.numel() / output.numel(), part), to(output, 1, part);
+    submit(op, {view_argument(from.view()), text_argument(reduction), name()}, {to.view()});
+  }
 }
 
 void Communicator::broadcast(const at::Tensor& tensor, int64_t root) {
