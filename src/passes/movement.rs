@@ -424,20 +424,47 @@ fn assembled(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     b.reshape(whole, &base.sizes).map(Some)
 }
 
-/// Operands without elements add nothing; reshapes move behind the concatenation where that can do without them.
+/// Operands without elements add nothing; slices that lie side by side are one slice; reshapes move behind the concatenation where
+/// that can do without them.
 fn concat(b: &mut Builder, item: &Item) -> Result<Option<ValueId>> {
     let dim = item.attrs[0].int() as usize;
     let filled = |v: &ValueId| b.ty(*v).sizes[dim] != 0;
     let parts: Values = item.inputs.iter().copied().filter(filled).collect();
     match parts.as_slice() {
-        [] => Ok(Some(item.inputs[0])),
-        [only] => Ok(Some(*only)),
-        _ => match concat_before_reshape(b, &parts, dim)? {
-            None if parts.len() == item.inputs.len() => Ok(None),
-            None => b.op(Op::Concat, &parts, item.attrs.clone()).map(Some),
-            found => Ok(found),
-        },
+        [] => return Ok(Some(item.inputs[0])),
+        [only] => return Ok(Some(*only)),
+        _ => {}
     }
+    if let Some(slice) = side_by_side(b, &parts, dim)? {
+        return Ok(Some(slice));
+    }
+    match concat_before_reshape(b, &parts, dim)? {
+        None if parts.len() == item.inputs.len() => Ok(None),
+        None => b.op(Op::Concat, &parts, item.attrs.clone()).map(Some),
+        found => Ok(found),
+    }
+}
+
+/// The slice of one array that slices of it make up, each of which begins where the one before it ends, as those of `torch.chunk`.
+fn side_by_side(b: &mut Builder, parts: &[ValueId], dim: usize) -> Result<Option<ValueId>> {
+    let Some(first) = made_by(b, parts[0], Op::Slice) else { return Ok(None) };
+    let (starts, steps) = (first.attrs[0].ints(), first.attrs[2].ints());
+    let mut end = starts[dim];
+    for &part in parts {
+        let node = b.graph().maker(part);
+        let begins_there = |d: usize| match d == dim {
+            true => node.attrs[0].ints()[d] == end && node.attrs[2].ints()[d] == 1,
+            false => node.attrs[0].ints()[d] == starts[d] && node.attrs[2].ints()[d] == steps[d],
+        };
+        let is_next = node.op == Op::Slice && node.inputs[0] == first.inputs[0];
+        if !is_next || !(0..starts.len()).all(begins_there) {
+            return Ok(None);
+        }
+        end += b.ty(part).sizes[dim];
+    }
+    let mut sizes = b.ty(parts[0]).sizes.clone();
+    sizes[dim] = end - starts[dim];
+    b.slice(first.inputs[0], starts, &sizes, steps).map(Some)
 }
 
 /// `concat(reshape(x), reshape(y))` as `reshape(concat(x, y))`: a kernel that concatenates reads any strides, but the

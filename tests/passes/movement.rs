@@ -314,3 +314,27 @@ return %4, %5";
     "#]],
     );
 }
+
+#[test]
+fn slices_side_by_side_are_one_slice() {
+    let lines = "\
+%1: f32[2,1] = slice(%0) {starts=[1,0], sizes=[2,1], steps=[1,1]}
+%2: f32[2,3] = slice(%0) {starts=[1,1], sizes=[2,3], steps=[1,1]}
+%3: f32[2,4] = concat(%1, %2) {dim=1}
+%4: f32[2,4] = concat(%2, %1) {dim=1}
+%5: f32[1,4] = slice(%0) {starts=[0,0], sizes=[1,4], steps=[1,1]}
+%6: f32[3,4] = concat(%5, %3) {dim=0}
+return %3, %4, %6";
+    check(
+        movement,
+        &program(&["f32[3,4]"], lines),
+        expect![[r#"
+        %0: f32[3,4] = input() {index=0, type=(f32[3,4])}
+        %1: f32[2,1] = slice(%0) {starts=[1,0], sizes=[2,1], steps=[1,1]}
+        %2: f32[2,3] = slice(%0) {starts=[1,1], sizes=[2,3], steps=[1,1]}
+        %3: f32[2,4] = slice(%0) {starts=[1,0], sizes=[2,4], steps=[1,1]}
+        %4: f32[2,4] = concat(%2, %1) {dim=1}
+        return %3, %4, %0
+    "#]],
+    );
+}
