@@ -1,9 +1,15 @@
-"""Communication of Llama's 7B shape under FSDP2 on a cluster that is not there, by simulation.
+r"""Communication of Llama's 7B shape under FSDP2 on a cluster that is not there, by simulation.
 
     TORCHACC_BACKEND=null .venv/bin/python benches/distributed/simulated.py --nodes 8
 
 One process records a step as the first of all ranks, and the plan is gone through with the
 figures of a cluster (`torchacc.auto`): sharded over all ranks, halves, each layer recomputed.
+
+    ENGINES_CONTEXT=1024 PYTHONPATH=torch_extension/tests TORCHACC_BACKEND=null \
+        TORCHACC_SPLIT=1000000 .venv/bin/python benches/distributed/simulated.py \
+        --engine sequence_parallel --ranks 4 --layers 4 --width 2048 --slower 5
+
+Likewise one of torch_extension/tests/engines, on some of a node's devices, in f32.
 """
 
 import argparse
@@ -77,6 +83,20 @@ def recorded(layers, width, batch, length):
     return torchacc.last_program()
 
 
+def recorded_engine(name, layers, width):
+    from engines import ENGINES, MODELS
+
+    class Sized(MODELS["llama"]):
+        def __init__(self):
+            super().__init__(layers=layers, width=width)
+
+    step = ENGINES[name]("acc", Sized)
+    for number in range(2):
+        step(number)
+        torchacc.sync()
+    return torchacc.last_program()
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -88,16 +108,25 @@ def main():
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--timeline", help="a file for Perfetto")
+    parser.add_argument("--engine", help="tp, sequence_parallel, …")
+    parser.add_argument("--ranks", type=int, default=4, help="of one node, for an engine")
+    parser.add_argument("--slower", type=float, default=1, help="how many times, links of a node")
     args = parser.parse_args()
     cluster = Cluster.load(args.cluster, nodes=args.nodes)
+    cluster.intra_node.bandwidth /= args.slower
+    group = Group(cluster.devices_per_node, cluster.nodes)
+    if args.engine:
+        group = Group(args.ranks, 1)
     began = time.perf_counter()
-    with world(cluster.devices):
-        text = recorded(args.layers, args.width, args.batch, args.length)
+    with world(group.size):
+        if args.engine:
+            text = recorded_engine(args.engine, args.layers, args.width)
+        else:
+            text = recorded(args.layers, args.width, args.batch, args.length)
     took = time.perf_counter() - began
-    whole = Group(cluster.devices_per_node, cluster.nodes)
-    made = simulate(text, cluster, {"fsdp": whole})
+    made = simulate(text, cluster, {"all": group})
     print(
-        f"{cluster.devices:5} ranks, lanes {os.environ.get('TORCHACC_LANES', '1')}:"
+        f"{group.size:5} ranks, lanes {os.environ.get('TORCHACC_LANES', '1')}:"
         f" step {made.seconds * 1e3:.0f} ms, compute {made.compute * 1e3:.0f},"
         f" collectives {made.communication * 1e3:.0f}, exposed {made.exposed_part:.2%},"
         f" arena {made.arena / 2**30:.2f} GiB, recorded and planned in {took:.1f} s"

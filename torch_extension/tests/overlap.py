@@ -32,10 +32,18 @@ def train():
 
 def parts():
     """For each engine that divides products between ranks its losses, in bits, and what its last
-    step counted; then the products of a program of its own, and their largest error."""
+    step counted; then the products of a program of its own, how many its plans have, and its
+    errors."""
+
+    class Wide(MODELS["llama"]):
+        """So wide that gathered rows are worth multiplying in parts."""
+
+        def __init__(self):
+            super().__init__(width=256)
+
     made = {}
     for name in ["tp", "sequence_parallel"]:
-        step = ENGINES[name]("acc", MODELS["llama"])
+        step = ENGINES[name]("acc", Wide)
         losses = [step(number).item() for number in range(STEPS)]
         torchacc.reset_metrics()
         losses.append(step(STEPS).item())
@@ -43,26 +51,30 @@ def parts():
         metrics = torchacc.metrics()
         kept = {count: metrics[count] for count in ("collectives", "compiles")}
         made[name] = {"losses": losses, "matmuls": matmuls(), **kept}
-    errors = [
-        products(*sizes, dtype)
-        for sizes in [(4, 6, 64), (1, 8, 64), (3, 5, 64), (5, 1, 64), (1, 1, 64)]
-        for dtype in (torch.float32, torch.bfloat16)
-    ]
+    counts, errors = [], []
+    for sizes in [(4, 6, 256), (1, 8, 256), (3, 5, 256), (5, 1, 192), (1, 1, 192)]:
+        for dtype in (torch.float32, torch.bfloat16, torch.float64):
+            for dim in (0, 1):
+                count, error = products(*sizes, dtype, dim)
+                counts.append(count)
+                errors.append(error)
     torchacc.reset_metrics()
     for length in range(8, 40, 3):
-        products(2, length, 64, torch.float32)
-    return {**made, "errors": errors, "compiles": torchacc.metrics()["compiles"]}
+        products(2, length, 256, torch.float32, 1)
+    compiles = torchacc.metrics()["compiles"]
+    return {**made, "counts": counts, "errors": errors, "compiles": compiles}
 
 
 def matmuls():
-    """Number of products in the plan that ran last."""
+    """Number of products in the plan that was compiled last."""
     plan = torchacc.last_program().partition("# plan")[2]
     return plan.count("= matmul(")
 
 
-def products(batch, length, width, dtype):
-    """Rows of all ranks are multiplied, and products are reduced: for each result its error, of
-    what rounding may make, on each rank."""
+def products(batch, length, width, dtype, dim):
+    """Rows of all ranks, gathered along `dim`, are multiplied, and products are reduced: how many
+    products the plans of these have, if they were compiled for it, and the largest error, in units
+    of rounding."""
     import torch.distributed._functional_collectives as functional
 
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -75,19 +87,28 @@ def products(batch, length, width, dtype):
     rows = [draw(rank, batch, length, width) for rank in range(size)]
     shared, *weights = (draw(99, width, width), *(draw(n, width, width) for n in range(3 * size)))
     first, second, third = (weight.to("acc") for weight in weights[3 * rank : 3 * rank + 3])
-    x = functional.all_gather_tensor(rows[rank].to("acc"), 1, group) @ shared.to("acc")
-    scattered = functional.reduce_scatter_tensor(x @ first, "sum", 1, group)
-    reduced = functional.all_reduce(torch.tanh(x @ second) + x @ third, "sum", group)
-    found = [result.cpu().double() for result in (x, scattered, reduced)]
+    count, found = [], []
 
-    wide = torch.cat(rows, 1).double() @ shared.double()
+    def ran(result):
+        compiles = torchacc.metrics()["compiles"]
+        found.append(result.cpu().double())
+        is_compiled = torchacc.metrics()["compiles"] > compiles
+        count.append(matmuls() if is_compiled else None)
+        return result
+
+    gathered = functional.all_gather_tensor(rows[rank].to("acc"), dim, group)
+    x = ran(gathered @ shared.to("acc"))
+    ran(functional.reduce_scatter_tensor(x @ first, "sum", dim, group))
+    ran(functional.all_reduce(torch.tanh(x @ second) + x @ third, "sum", group))
+
+    wide = torch.cat(rows, dim).double() @ shared.double()
     rounded = wide.to(dtype).double()
     firsts, seconds, thirds = (
         [rounded @ weight.double() for weight in weights[n::3]] for n in range(3)
     )
     summands = [torch.tanh(a) + b for a, b in zip(seconds, thirds, strict=True)]
-    expected = [wide, sum(firsts).chunk(size, 1)[rank], sum(summands)]
-    return max(
+    expected = [wide, sum(firsts).chunk(size, dim)[rank], sum(summands)]
+    return count, max(
         ((a - b).abs().max() / b.abs().max() / torch.finfo(dtype).eps).item()
         for a, b in zip(found, expected, strict=True)
     )

@@ -35,12 +35,20 @@ def test_products_run_in_the_parts_of_their_collectives():
             assert made[name]["losses"] == serial[name]["losses"]
             assert made[name]["losses"] == pytest.approx(one[name]["losses"], rel=1e-5)
             assert made[name]["collectives"] > 2 * one[name]["collectives"]
-            assert made[name]["matmuls"] > 1.5 * one[name]["matmuls"]
+            assert made[name]["matmuls"] > 1.8 * one[name]["matmuls"]
             assert made[name]["compiles"] == 0
         assert max(made["errors"]) < 8
         assert made["errors"] == serial["errors"]
-        # Lengths that vary are instantiated, though all but the last part follow from a division.
-        assert made["compiles"] <= 4
+        # Of what is gathered, scattered and reduced, where a program was compiled.
+        for number, products in enumerate((1, 1, 2)):
+            count, counts = (
+                [count[number] for count in of["counts"] if count[number] is not None]
+                for of in (one, made)
+            )
+            assert set(count) == {products}
+            assert sum(n > products for n in counts) > len(counts) / 2, counts
+        # Three programs of eleven lengths: two of each are compiled at most, as without parts.
+        assert made["compiles"] <= one["compiles"] <= 6
 
 
 def test_parts_of_no_number_are_refused():

@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <optional>
 #include <vector>
 
 #include "dist/pacemaker.h"
@@ -80,33 +79,32 @@ class Row {
   std::array<int64_t, 2> sizes_, strides_;
 };
 
-// Bytes of a part between GPUs, beside which its latency is little.
-constexpr int64_t kDevicePart = 16 << 20;
 constexpr int64_t kMostParts = 4;
 
-// Least bytes of a part; 0 if there are none. Those between processors are for the program to ask
-// for: where ranks share a machine, or its cores with what moves their bytes, nothing is gained.
-int64_t least_part(bool on_device) {
-  static const std::optional<int64_t> asked = []() -> std::optional<int64_t> {
+// Least bytes of a part, which is for the program to say; 0 if there are to be none. Parts move
+// more slowly than the whole: they gain where links are slow, and the ranks' cores have nothing to
+// do with what moves their bytes.
+int64_t least_part() {
+  static const int64_t asked = []() -> int64_t {
     const char* text = std::getenv("TORCHACC_SPLIT");
-    if (text == nullptr) return std::nullopt;
+    if (text == nullptr) return 0;
     char* end = nullptr;
     const int64_t bytes = std::strtoll(text, &end, 10);
     TORCH_CHECK(end != text && *end == '\0' && bytes >= 0, "TORCHACC_SPLIT is \"", text,
                 "\": it is to be the least bytes of a part of a collective, as 4194304, or 0");
     return bytes;
   }();
-  return asked.value_or(on_device ? kDevicePart : 0);
+  return asked;
 }
 
 // The parts of a large collective on tensors of these sizes, of which `bytes` move, along the first
 // dimension that can be divided: so what makes a part, or needs it, runs beside the other parts
-// (src/passes/collective_matmul.rs). All ranks have the same sizes, so they have the same parts.
+// (src/passes/collective_matmul). All ranks have the same sizes, so they have the same parts.
 // Buckets of parameters, which have one dimension, are gathered and reduced ahead instead.
-std::vector<Part> parts_of(at::IntArrayRef sizes, size_t bytes, bool on_device) {
+std::vector<Part> parts_of(at::IntArrayRef sizes, size_t bytes) {
   const auto divided = std::find_if(sizes.begin(), sizes.end(), [](int64_t n) { return n > 1; });
   const int64_t numel = c10::multiply_integers(sizes);
-  const int64_t least = least_part(on_device);
+  const int64_t least = least_part();
   if (divided == sizes.end() || *divided == numel || least <= 0) return {{0, numel}};
   const int64_t most = static_cast<int64_t>(bytes) / least;
   const int64_t count = std::max<int64_t>(std::min({kMostParts, *divided, most}), 1);
@@ -175,7 +173,7 @@ torchacc_arg Communicator::name() const {
 
 void Communicator::all_reduce(const at::Tensor& tensor, std::string_view reduction) {
   static const torchacc_op op = operator_number("torchacc::all_reduce");
-  const auto parts = parts_of(tensor.sizes(), tensor.nbytes(), transport_->has_device());
+  const auto parts = parts_of(tensor.sizes(), tensor.nbytes());
   if (parts.size() == 1) {
     const Row row(tensor);
     return submit(op, {view_argument(row.view()), text_argument(reduction), name()}, {row.view()});
@@ -199,7 +197,7 @@ void Communicator::reduce(const at::Tensor& tensor, std::string_view reduction, 
 void Communicator::all_gather(const at::Tensor& output, const at::Tensor& input) {
   static const torchacc_op op = operator_number("torchacc::all_gather");
   const at::Tensor dense = input.contiguous();
-  const auto parts = parts_of(input.sizes(), output.nbytes(), transport_->has_device());
+  const auto parts = parts_of(input.sizes(), output.nbytes());
   if (parts.size() == 1) {
     const Row from(dense), to(output);
     return submit(op, {view_argument(from.view()), name()}, {to.view()});
@@ -214,7 +212,7 @@ void Communicator::reduce_scatter(const at::Tensor& output, const at::Tensor& in
                                   std::string_view reduction) {
   static const torchacc_op op = operator_number("torchacc::reduce_scatter");
   const at::Tensor dense = input.contiguous();
-  const auto parts = parts_of(output.sizes(), input.nbytes(), transport_->has_device());
+  const auto parts = parts_of(output.sizes(), input.nbytes());
   if (parts.size() == 1) {
     const Row from(dense), to(output);
     return submit(op, {view_argument(from.view()), text_argument(reduction), name()}, {to.view()});

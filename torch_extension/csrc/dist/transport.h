@@ -60,7 +60,6 @@ class Transport {
 
   Carrier& host() { return host_; }
   Carrier& device() { return *device_; }
-  bool has_device() const { return device_.has_value(); }
   void drain_sends() { sends_.drain(); }
 
   // For host tensors.
