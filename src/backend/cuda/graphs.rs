@@ -41,7 +41,7 @@ impl Graphs {
         runs.truncate(KEPT);
         let run = &mut runs[0];
         run.times = run.times.saturating_add(1);
-        if run.times == run.wanted {
+        if run.times == run.wanted && run.graph.is_none() {
             run.graph = device.capture(work)?.map(Arc::from);
             // A device that cannot capture is asked less and less often.
             run.wanted = run.wanted.saturating_mul(FIRST);
