@@ -9,7 +9,7 @@ use crate::error::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -151,7 +151,8 @@ impl Pool {
                 Block { address, class }
             }
         };
-        let live = self.live.fetch_add(class as u64, Ordering::Relaxed) + class as u64;
+        let class = block.class as u64;
+        let live = self.live.fetch_add(class, Ordering::Relaxed) + class;
         self.peak.fetch_max(live, Ordering::Relaxed);
         let reserved = live + self.pooled.load(Ordering::Relaxed);
         self.peak_reserved.fetch_max(reserved, Ordering::Relaxed);
@@ -189,7 +190,7 @@ impl Pool {
     /// bytes of the least recently used ones to the supply.
     pub fn make_way(&self, nbytes: usize) {
         let Some(class) = size_class(nbytes, self.supply().coarsest()) else { return };
-        if !self.free.lock().contains_key(&class) {
+        if self.free.lock().range(fitting(class)).next().is_none() {
             self.trim(self.pooled.load(Ordering::Relaxed).saturating_sub(class as u64));
         }
     }
@@ -212,18 +213,18 @@ impl Pool {
         Some(block)
     }
 
-    /// A free block; if there is none, counts one to come from the supply.
+    /// The smallest free block that fits; if there is none, counts one to come from the supply.
     fn take(&self, class: usize) -> Option<Block> {
         let mut free = self.free.lock();
-        let Some(blocks) = free.get_mut(&class) else {
+        let Some((&found, blocks)) = free.range_mut(fitting(class)).next() else {
             self.fresh.fetch_add(1, Ordering::Relaxed);
             return None;
         };
         let (block, _) = blocks.pop()?;
         if blocks.is_empty() {
-            free.remove(&class);
+            free.remove(&found);
         }
-        self.pooled.fetch_sub(class as u64, Ordering::Relaxed);
+        self.pooled.fetch_sub(found as u64, Ordering::Relaxed);
         Some(block)
     }
 
@@ -354,7 +355,7 @@ impl Supply for Host {
     }
 
     fn coarsest(&self) -> usize {
-        usize::MAX
+        HUGE_PAGE
     }
 }
 
@@ -375,6 +376,11 @@ fn size_class(nbytes: usize, coarsest: usize) -> Option<usize> {
     let step = (1usize << n.ilog2()) / 8;
     let step = step.clamp(MIN_ALIGN, coarsest);
     n.checked_next_multiple_of(step).filter(|&class| class <= isize::MAX as usize)
+}
+
+/// Classes of free blocks that serve a request of this class: at most an eighth is wasted.
+fn fitting(class: usize) -> RangeInclusive<usize> {
+    class..=class + class / 8
 }
 
 fn out_of_memory(nbytes: usize) -> Error {
@@ -401,6 +407,17 @@ mod tests {
                 "{nbytes} → {class}"
             );
         }
+    }
+
+    #[test]
+    fn a_free_block_up_to_an_eighth_larger_serves() {
+        let pool = Pool::new();
+        drop([64 << 20, 80 << 20].map(|nbytes| pool.allocate(nbytes).unwrap()));
+        let larger = pool.allocate(72 << 20).unwrap();
+        assert_eq!((pool.stats().fresh_blocks, pool.stats().live_bytes), (2, 80 << 20));
+        drop(larger);
+        drop(pool.allocate(70 << 20).unwrap());
+        assert_eq!((pool.stats().fresh_blocks, pool.stats().live_bytes), (3, 0));
     }
 
     #[test]
