@@ -110,8 +110,9 @@ pub(super) fn settle(plan: &mut Plan, least: u64) {
     (plan.arena_bytes, plan.host_bytes) = (arena_packed.bytes, host_packed.bytes);
 }
 
-/// The results that reuse no memory of inputs, except for small ones, and their places in a block, in the order in which
-/// they are written, so that the part that is free before is in one piece.
+/// The results that reuse no memory of inputs, except for small ones, and their places in a block, which is written from its end
+/// on: so the part that is free before is in one piece, and where blocks lie that live long, which are placed first, it is free
+/// for longest.
 fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, ResultsLayout) {
     let mut written: Vec<(usize, u32)> = Vec::new();
     for (at, step) in plan.steps.iter().enumerate() {
@@ -137,7 +138,7 @@ fn results(plan: &Plan, least: u64) -> (Vec<(u32, u64)>, ResultsLayout) {
         is_fresh && nbytes(k) > 0 && nbytes(k) >= least / SMALL_RESULT
     });
     let (mut results, mut taken) = (Vec::new(), ResultsLayout::default());
-    for (first, k) in written {
+    for (first, k) in written.into_iter().rev() {
         results.push((k, taken.bytes));
         let last = plan.steps.len() - 1;
         // Up to the next one, so that all of the block belongs to some result.

@@ -330,7 +330,7 @@ fn results_in_their_block_are_guarded() {
     type Spoil<'a> = (&'a str, &'a dyn Fn(&mut Plan));
     let spoils: [Spoil; 7] = [
         ("two in one place", &|plan| plan.results[1].1 = start),
-        ("beyond the block", &|plan| plan.results_bytes -= ALIGN),
+        ("beyond the block", &|plan| plan.results_bytes = plan.results[plan.results.len() - 1].1),
         ("not aligned", &|plan| plan.results[0].1 += 8),
         ("twice", &|plan| plan.results.push((first, start))),
         ("no output", &|plan| plan.results.push((plan.outputs.len() as u32, 0))),
