@@ -6,7 +6,7 @@ use super::memory::Pool;
 use super::run::run_steps;
 use super::{Backend, Call, Executable, Outcome};
 use crate::error::Result;
-use crate::op::{Attrs, Op, Ty};
+use crate::op::{Attrs, GPU_HALF_FLOPS_PER_BYTE, Op, Ty};
 use crate::plan::{Plan, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,6 +28,11 @@ impl Null {
 impl Target for Null {
     fn workspace(&self, _: Op, _: &Attrs, _: &[Ty], _: &[Ty]) -> u64 {
         0
+    }
+
+    /// What takes long is planned on it for the machines on which that is done.
+    fn half_flops_per_byte(&self) -> u64 {
+        GPU_HALF_FLOPS_PER_BYTE
     }
 
     fn has_lanes(&self) -> bool {

@@ -32,7 +32,7 @@ pub(super) fn within(
     unplaced: Planner,
     limit: u64,
 ) -> (Fused, PlanDecisions) {
-    let all = Fused { regions: fused.regions.clone(), buffers: fused.buffers.clone() };
+    let all = fused.clone();
     let (fused, decisions) = remat(graph, (fused, absorbed), donors);
     let plan = unplaced(&fused, &decisions.order).placed();
     if plan.memory() <= limit {

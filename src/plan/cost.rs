@@ -3,6 +3,7 @@
 use super::Kernel;
 use super::draft::{Fused, Read, Region, Source};
 use super::views::{View, is_view};
+use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
 use crate::op::collective;
 use crate::op::module::body;
@@ -90,19 +91,22 @@ pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 
         }),
         Kernel::Map(_) | Kernel::Reduce { .. } => None,
     };
+    let rate = |dtype: Option<DType>| match dtype {
+        Some(DType::F16 | DType::BF16) => fused.half_flops_per_byte,
+        _ => FLOPS_PER_BYTE,
+    };
     let whole = node.map_or(0, |node| {
         if let Some(body) = body(&node.attrs) {
-            return body.flops();
+            return body.flops() / FLOPS_PER_BYTE;
         }
         let inputs: Vec<_> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
         let outputs: Vec<_> = node.outputs().map(|v| graph.ty(v).clone()).collect();
-        (node.op.row().flops)(&inputs, &outputs)
+        (node.op.row().flops)(&inputs, &outputs) / rate(inputs.first().map(|ty| ty.dtype))
     });
     let pointwise = region.kernel.body().map_or(0, |body| {
         (body.instrs.len() as u64).saturating_mul(crate::shape::numel(&body.sizes) as u64)
     });
-    let computed = whole.saturating_add(pointwise) / FLOPS_PER_BYTE;
-    added([read, written, computed].into_iter()).min(LONGEST)
+    added([read, written, whole, pointwise / FLOPS_PER_BYTE].into_iter()).min(LONGEST)
 }
 
 /// The same for a collective.

@@ -60,7 +60,7 @@ impl PlanDecisions {
 impl Choice {
     /// `fused` with the region, which writes buffers of its own that are read instead.
     pub fn applied(&self, mut region: Region, fused: &Fused) -> Fused {
-        let mut fused = Fused { regions: fused.regions.clone(), buffers: fused.buffers.clone() };
+        let mut fused = fused.clone();
         region.anchor = fused.regions[self.first].anchor;
         for write in &mut region.writes {
             let value = fused.buffers[*write].value;
@@ -114,7 +114,7 @@ pub(super) struct Limited {
 impl Runs {
     /// The regions that run, numbered in their order; `None` if they are not those of `fused`.
     pub fn applied(&self, fused: &Fused) -> Option<Fused> {
-        let mut applied = Fused::default();
+        let mut applied = Fused { regions: Vec::new(), buffers: Vec::new(), ..*fused };
         let mut latest: Vec<Option<BufferId>> = vec![None; fused.buffers.len()];
         let mut first: Vec<Option<RegionId>> = vec![None; fused.regions.len()];
         for run in &self.0 {

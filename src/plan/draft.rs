@@ -51,10 +51,12 @@ pub(super) struct Region {
     pub workspace: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Fused {
     pub regions: Vec<Region>,
     pub buffers: Vec<Buffer>,
+    /// See [`super::Target::half_flops_per_byte`].
+    pub half_flops_per_byte: u64,
 }
 
 impl Fused {

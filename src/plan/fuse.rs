@@ -19,7 +19,7 @@ use super::memory::unchanged;
 use super::views::{View, along, is_view, is_whole, moved, views};
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, NodeId, ValueId};
-use crate::op::{Class, Op};
+use crate::op::{Class, FLOPS_PER_BYTE, Op};
 use crate::shape::{Dims, Layout};
 use smallvec::{SmallVec, smallvec};
 
@@ -453,7 +453,11 @@ impl Fuser<'_> {
             region.after.iter_mut().for_each(|a| *a = number[went[*a]]);
             region
         };
-        Fused { regions: kept.map(finish).collect(), buffers: self.buffers.clone() }
+        Fused {
+            regions: kept.map(finish).collect(),
+            buffers: self.buffers.clone(),
+            half_flops_per_byte: FLOPS_PER_BYTE,
+        }
     }
 }
 

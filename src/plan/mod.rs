@@ -34,7 +34,7 @@ use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
 use crate::graph::{Graph, ValueId};
 use crate::internal;
-use crate::op::{Attrs, Op, Ty};
+use crate::op::{Attrs, FLOPS_PER_BYTE, Op, Ty};
 use crate::shape::{Dims, Layout};
 pub use decisions::{Cost, PlanDecisions};
 pub use layout_requirement::accepts_half_input;
@@ -56,6 +56,11 @@ pub trait Target {
     /// Whether it runs consecutive steps that compute alike as one, so that they should be adjacent.
     fn fuses_horizontally(&self) -> bool {
         false
+    }
+
+    /// Number of arithmetic operations of a product of halves that take as long as moving a byte.
+    fn half_flops_per_byte(&self) -> u64 {
+        FLOPS_PER_BYTE
     }
 
     /// Whether collectives run on lanes of their own while it computes.
@@ -236,6 +241,7 @@ pub fn plan_unplaced(
     for region in &mut fused.regions {
         region.workspace = workspace(graph, region, target);
     }
+    fused.half_flops_per_byte = target.half_flops_per_byte();
     let unplaced = |fused: &draft::Fused, order: &[usize], landings: Option<&lanes::Landings>| {
         let order = (order, landings);
         let plan = memory::unplaced(graph, fused, order, inputs, scalars, donors);

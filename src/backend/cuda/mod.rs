@@ -29,7 +29,7 @@ use super::memory::Pool;
 use super::{Backend, Executable, Parts};
 use crate::buffer::{Bytes, Location};
 use crate::error::Result;
-use crate::op::{Attrs, Op, Ty};
+use crate::op::{Attrs, GPU_HALF_FLOPS_PER_BYTE, Op, Ty};
 use crate::plan::{Kernel, Plan, Target};
 use device::Device;
 use executable::CudaExecutable;
@@ -65,6 +65,10 @@ impl Target for Cuda {
 
     fn fuses_horizontally(&self) -> bool {
         true
+    }
+
+    fn half_flops_per_byte(&self) -> u64 {
+        GPU_HALF_FLOPS_PER_BYTE
     }
 }
 
