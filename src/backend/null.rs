@@ -30,7 +30,7 @@ impl Target for Null {
         0
     }
 
-    /// What takes long is planned on it for the machines on which that is done.
+    /// Plans that nobody runs here are for clusters of GPUs (`torchacc.auto.simulate`).
     fn half_flops_per_byte(&self) -> u64 {
         GPU_HALF_FLOPS_PER_BYTE
     }
