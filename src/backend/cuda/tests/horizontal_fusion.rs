@@ -291,6 +291,10 @@ impl Target for AsTheyCome {
     fn has_epilogue(&self, op: Op) -> bool {
         emulated::backend().has_epilogue(op)
     }
+
+    fn half_flops_per_byte(&self) -> u64 {
+        emulated::backend().half_flops_per_byte()
+    }
 }
 
 #[test]
@@ -301,5 +305,5 @@ fn a_training_step_takes_few_launches_and_no_more_memory() {
     // How well blocks fit into the arena is a matter of luck.
     assert!(ordered.2.arena_bytes <= others.2.arena_bytes + others.2.arena_bytes / 100);
     let text = format!("{} launches, {} as they come, {} in order", others.0, others.1, ordered.1);
-    expect!["195 launches, 142 as they come, 135 in order"].assert_eq(&text);
+    expect!["194 launches, 140 as they come, 130 in order"].assert_eq(&text);
 }
