@@ -131,8 +131,8 @@ pub enum Class {
 /// Number of arithmetic operations that take as long as moving a byte.
 pub const FLOPS_PER_BYTE: u64 = 16;
 
-/// The same for products of halves on a GPU with units for them: 156 of an A100 and 295 of an H100, by their data sheets, of
-/// which programs reach a half to two thirds.
+/// The same for products of halves on a GPU with units for them: somewhat less than the data sheets have, which is 156 (A100) and
+/// 295 (H100).
 pub const GPU_HALF_FLOPS_PER_BYTE: u64 = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -114,3 +114,29 @@ pub(super) fn collective_time(graph: &Graph, fused: &Fused, region: &Region) -> 
     let moved = region_time(graph, fused, region);
     COLLECTIVE_LATENCY + moved * collective::SLOWDOWN
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType::{BF16, F32};
+    use crate::plan::fuse::fuse;
+    use crate::plan::training::Make;
+
+    #[test]
+    fn products_of_halves_take_as_long_as_the_target_says() {
+        let times = |dtype: DType| {
+            let mut m = Make::default();
+            let (a, b) = (m.input(0, dtype, &[512, 512]), m.input(1, dtype, &[512, 512]));
+            let y = m.matmul(a, b);
+            let graph = m.0.finish(vec![y]);
+            let (mut fused, _) = fuse(&graph, &[None], None, &|_| true);
+            [FLOPS_PER_BYTE, 128].map(|rate| {
+                fused.half_flops_per_byte = rate;
+                region_time(&graph, &fused, &fused.regions[0])
+            })
+        };
+        let (flops, bytes) = (2 * 512 * 512 * 512, 3 * 512 * 512);
+        assert_eq!(times(BF16), [flops / 16 + 2 * bytes, flops / 128 + 2 * bytes]);
+        assert_eq!(times(F32), [flops / 16 + 4 * bytes; 2]);
+    }
+}
