@@ -2,15 +2,20 @@
 //! than they must.
 
 use super::cpu::{Cpu, onednn::Search};
-use super::cuda::emulated::slice;
-use super::plan_tests::{run, some_inputs};
-use super::{Backend, Call, Outcome};
+use super::cuda::Cuda;
+use super::cuda::emulated::{Emulated, slice};
+use super::memory::Pool;
+use super::plan_tests::{run, run_by, some_inputs};
+use super::{Backend, Call, Outcome, Watch};
 use crate::error::{Code, Error, Result};
 use crate::graph::Graph;
 use crate::graph::interpret::interpret;
 use crate::op::array::Array;
-use crate::op::collective::{self, Communicator, Function, Kind, Pending, Together, register};
+use crate::op::collective::{
+    self, Communicator, DeviceFunction, Function, Kind, Pending, Together, register,
+};
 use crate::op::host::HostTensor;
+use crate::op::lane::Ended;
 use crate::plan::random::{COMMUNICATORS, FIRST_COMMUNICATOR, RANKS, random_ranks_program};
 use crate::plan::tests::{leaves, plan_for, plan_sharing};
 use crate::plan::{self, Plan, PlanMode};
@@ -60,7 +65,7 @@ fn together(waiting: &[(&Pending, usize)]) -> (usize, Result<()>) {
     (count, Ok(()))
 }
 
-fn communicator(name: &str, way: Way) -> Arc<Communicator> {
+fn communicator(name: &str, way: Way) -> Communicator {
     let asked = Arc::new(AtomicU64::new(0));
     let function = |times: f32| -> Option<Function> {
         let asked = asked.clone();
@@ -76,7 +81,7 @@ fn communicator(name: &str, way: Way) -> Arc<Communicator> {
     };
     let sum = RANKS as f32;
     let (reduce, gather, scatter) = (function(sum), function(1.0), function(sum));
-    Arc::new(Communicator {
+    Communicator {
         name: name.into(),
         rank: 0,
         size: RANKS,
@@ -84,12 +89,36 @@ fn communicator(name: &str, way: Way) -> Arc<Communicator> {
         device_functions: [const { None }; _],
         together: way.is_merged.then(|| Box::new(together) as Together),
         lane: way.has_lane.then(collective::lane),
-    })
+    }
+}
+
+/// One that works on the memory of a device, as late as can be.
+fn on_device(name: &str, device: &Arc<Emulated>) -> Communicator {
+    let function = |times: f32| -> Option<DeviceFunction> {
+        let device = device.clone();
+        Some(Box::new(move |_, _, x, y| {
+            let (x, y) = (x.clone(), y.clone());
+            device.later(Box::new(move || filled(&x, &y, times)));
+            Ok(())
+        }))
+    };
+    let sum = RANKS as f32;
+    let (reduce, gather, scatter) = (function(sum), function(1.0), function(sum));
+    let device_functions = [reduce, gather, scatter, None, None, None, None];
+    Communicator { device_functions, ..communicator(name, ON_LANE) }
 }
 
 /// Communicators for a random program; writes their numbers into its scalars.
 fn communicators(scalars: &mut [u64], way: Way) -> Vec<Arc<Communicator>> {
-    let made: Vec<_> = (0..COMMUNICATORS).map(|n| communicator(&format!("{n}"), way)).collect();
+    registered(scalars, |name| communicator(name, way))
+}
+
+fn registered(
+    scalars: &mut [u64],
+    communicator: impl Fn(&str) -> Communicator,
+) -> Vec<Arc<Communicator>> {
+    let made: Vec<_> =
+        (0..COMMUNICATORS).map(|n| Arc::new(communicator(&format!("{n}")))).collect();
     for (slot, communicator) in made.iter().enumerate() {
         if let Some(scalar) = scalars.get_mut(FIRST_COMMUNICATOR as usize + slot) {
             *scalar = register(communicator);
@@ -143,6 +172,51 @@ fn random_programs_have_the_same_bits_on_lanes() {
     assert!(in_flight > 200, "{in_flight} collectives were on lanes");
     assert!(in_flight_within > in_flight / 2, "{in_flight_within} of {in_flight} within limits");
     assert!(saved > 20, "{saved} programs could do with less");
+}
+
+/// Counts what is in flight.
+#[derive(Default)]
+struct Landed(AtomicU64);
+
+impl Watch for Landed {
+    fn begin(&self, _: usize) {}
+    fn was_copied(&self) {}
+    fn end(&self, _: usize, _: bool) {}
+
+    fn landed(&self, _: usize, ended: &Ended) {
+        assert!(ended.result.is_ok() && ended.began_at <= ended.ended_at);
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn random_programs_have_the_same_bits_on_side_streams() {
+    let device = Arc::new(Emulated::default());
+    let cuda = |lanes| Cuda::new(device.clone(), Pool::new(), true).with_lanes(lanes);
+    let (backend, serial, landed) = (cuda(true), cuda(false), Landed::default());
+    let (mut in_flight, mut differ) = (0, 0);
+    for seed in 0..8 {
+        let (graph, donors) = random_ranks_program(seed);
+        let plan = plan_sharing(&backend, &graph, &donors);
+        let plain = plan_for(&serial, &graph, &donors);
+        in_flight += plan.steps.iter().filter(|step| step.done.is_some()).count();
+        differ += u64::from(plan.to_string() != plain.to_string());
+        let (arrays, mut scalars) = some_inputs(&plan, seed);
+        let _kept = registered(&mut scalars, |name| on_device(name, &device));
+        let found = run(&backend, &plan, &arrays, &scalars);
+        let watched = run_by(&backend, &plan, (&arrays, &scalars), |executable, call| {
+            executable.run(&Call { watch: Some(&landed), ..*call })
+        });
+        let on_one_stream = run(&serial, &plain, &arrays, &scalars);
+        let _others = communicators(&mut scalars, SERIAL);
+        let on_host = run(&serial, &plain, &arrays, &scalars);
+        let values = COMMUNICATORS..found.len();
+        for one in [&found, &watched, &on_one_stream] {
+            assert_eq!(bits(&one[values.clone()]), bits(&on_host[values.clone()]), "seed {seed}");
+        }
+    }
+    assert!(in_flight > 8 && differ > 2, "{in_flight} were on lanes, {differ} plans differ");
+    assert_eq!(landed.0.load(SeqCst), in_flight as u64);
 }
 
 /// Checked, as all plans are.

@@ -37,7 +37,8 @@ use std::sync::{Arc, Weak};
 pub trait Backend: Target + Send + Sync {
     fn name(&self) -> &'static str;
 
-    /// From now on plans have no lanes: the program has collectives that block when they start and must not overtake others.
+    /// From now on plans have no lanes: the program has collectives that block when they start and must not overtake others
+    /// ([`Communicator::overlaps`](crate::op::collective::Communicator::overlaps)).
     fn keep_collectives_in_order(&self) {}
 
     /// Everything about this backend that a compiled program depends on; part of the cache key.

@@ -6,6 +6,7 @@ use super::memory::Pool;
 use super::run::run_steps;
 use super::{Backend, Call, Executable, Outcome};
 use crate::error::Result;
+use crate::op::collective::KIND_COUNT;
 use crate::op::{Attrs, GPU_HALF_FLOPS_PER_BYTE, Op, Ty};
 use crate::plan::{Plan, Target};
 use std::sync::Arc;
@@ -35,8 +36,8 @@ impl Target for Null {
         GPU_HALF_FLOPS_PER_BYTE
     }
 
-    fn has_lanes(&self) -> bool {
-        self.lanes.load(Relaxed)
+    fn kinds_on_lanes(&self) -> usize {
+        if self.lanes.load(Relaxed) { KIND_COUNT } else { 0 }
     }
 }
 
@@ -50,7 +51,7 @@ impl Backend for Null {
     }
 
     fn fingerprint(&self) -> String {
-        let name = if self.has_lanes() { "null" } else { "null without lanes" };
+        let name = if self.lanes.load(Relaxed) { "null" } else { "null without lanes" };
         name.into()
     }
 

@@ -118,6 +118,14 @@ impl Communicator {
         }
     }
 
+    /// Whether its collectives on memory at `location` may run beside those of other communicators and need not block the program:
+    /// on a device, all but those from one rank to another are done there.
+    pub fn overlaps(&self, location: Location) -> bool {
+        let of_device = self.functions.iter().zip(&self.device_functions);
+        let has_all = || of_device.into_iter().all(|(host, own)| host.is_none() || own.is_some());
+        self.lane.is_some() && (location.is_host || has_all())
+    }
+
     fn device_function(&self, kind: Kind) -> Option<&DeviceFunction> {
         self.device_functions.get(kind as usize)?.as_ref()
     }

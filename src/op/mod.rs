@@ -207,6 +207,8 @@ pub struct Row {
     /// Number of operands, from the first, that kernels over dense rows read from half types even if the others are f32; 0 if it
     /// has no such kernel.
     pub by_rows: usize,
+    /// Whether its arithmetic is products of matrices, for which GPUs have units of their own.
+    pub multiplies: bool,
     /// Whether computing it again is cheaper than keeping its results.
     pub repeatable: bool,
     /// Whether its decomposition has a number of nodes that depends on a size: such programs are no templates for each other.
@@ -236,6 +238,7 @@ const DEFAULT: Row = Row {
     refuses: |_| false,
     layouts: &[LayoutRequirement::Dense],
     by_rows: 0,
+    multiplies: false,
     repeatable: false,
     unrolls: false,
     cuda: "",

@@ -233,23 +233,23 @@ macro_rules! primitives {
         Fft { "fft" Contraction Exactly(1), ["inverse"], fft::fft_type, fft::FFT, fft::fft_flops }
             grad (Flows(contraction::fft));
         /// `[…b, m, k] · […b, k, n] → […b, m, n]`; equal batch sizes, equal dtypes.
-        Matmul { "matmul" Contraction Exactly(2), [], reduce::matmul_type, reduce::MATMUL, reduce::matmul_flops, layouts: &[Strided] }
+        Matmul { "matmul" Contraction Exactly(2), [], reduce::matmul_type, reduce::MATMUL, reduce::matmul_flops, layouts: &[Strided], multiplies: true }
             grad (Flows(contraction::matmul)) padded (One(contraction::matmul));
         /// Products of groups of rows or of terms; `ends` says where each group ends, ascending. `a` is [m, k], `ends` [g].
         /// With `b` [g, k, n]: each group of rows of `a` by the matrix of its own, [m, n]; rows of no group are 0.
         /// With `b` [k, n]: a product for each group of terms of the sums, [g, m, n].
-        GroupedMatmul { "grouped_matmul" Contraction Exactly(3), [], grouped::grouped_matmul_type, grouped::GROUPED_MATMUL, grouped::flops, layouts: &[Strided, Strided, Dense] }
+        GroupedMatmul { "grouped_matmul" Contraction Exactly(3), [], grouped::grouped_matmul_type, grouped::GROUPED_MATMUL, grouped::flops, layouts: &[Strided, Strided, Dense], multiplies: true }
             grad (Flows(contraction::grouped_matmul)) padded (One(contraction::grouped));
         /// `(x[n,c,s…], w[o,c/groups,k…])` → `y[n,o,t…]`, one to three spatial dimensions: `y[n,o,t] = Σ x[n,c,t·stride + k·dilation
         /// - padding] · w[o,c,k]` over the channels of o's group. x is 0 in the padding.
-        Conv { "conv" Contraction Exactly(2), ["stride", "padding", "dilation", "groups"], nn::conv_type, nn::CONV, nn::conv_flops }
+        Conv { "conv" Contraction Exactly(2), ["stride", "padding", "dilation", "groups"], nn::conv_type, nn::CONV, nn::conv_flops, multiplies: true }
             grad (Flows(contraction::conv)) padded (All(contraction::windows));
         /// `(dy[n,o,t…], w)` → the gradient `dx[n,c,sizes…]`: also the transposed convolution of dy. dy may stop short of the
         /// last windows.
-        ConvGradInput { "conv_grad_input" Contraction Exactly(2), ["sizes", "stride", "padding", "dilation", "groups"], nn::conv_grad_input_type, nn::CONV_GRAD_INPUT, nn::conv_grad_input_flops }
+        ConvGradInput { "conv_grad_input" Contraction Exactly(2), ["sizes", "stride", "padding", "dilation", "groups"], nn::conv_grad_input_type, nn::CONV_GRAD_INPUT, nn::conv_grad_input_flops, multiplies: true }
             grad (Flows(contraction::conv_grad_input)) padded (All(contraction::windows));
         /// `(dy[n,o,t…], x[n,c,s…])` → the gradient `dw[o,c/groups,kernel…]`. dy may stop short of the last windows.
-        ConvGradWeight { "conv_grad_weight" Contraction Exactly(2), ["kernel", "stride", "padding", "dilation", "groups"], nn::conv_grad_weight_type, nn::CONV_GRAD_WEIGHT, nn::conv_grad_weight_flops }
+        ConvGradWeight { "conv_grad_weight" Contraction Exactly(2), ["kernel", "stride", "padding", "dilation", "groups"], nn::conv_grad_weight_type, nn::CONV_GRAD_WEIGHT, nn::conv_grad_weight_flops, multiplies: true }
             grad (Flows(contraction::conv_grad_weight)) padded (One(contraction::weight));
         /// `x[n,c,s…]` → `y[n,c,t…]`: sums over windows. With `ceil`, a last window may hang over the end.
         SumPool { "sum_pool" Contraction Exactly(1), ["kernel", "stride", "padding", "dilation", "ceil"], nn::sum_pool_type, nn::SUM_POOL, nn::pool_flops }
@@ -328,24 +328,24 @@ macro_rules! primitives {
         /// `lse[b,h,t]` (f32, or f64 for f64): softmax(scale * q kᵀ + bias) v, h a multiple of g. bias: bool (false = masked)
         /// or float. `causal`: key j is seen by query i iff j <= i (upper left). `dropout` p: each probability is kept iff
         /// `random(seed, offset)[b,h,t,s] >= p`, and divided by 1-p. A row with nothing to see gives 0, lse -inf.
-        Attention { "attention" Composite Between(5, 6), ["scale", "causal", "dropout"], nn::attention_type, nn::ATTENTION, nn::attention_flops, results: 2, layouts: &[Rows, Rows, Rows, Number, Number, Dense] }
+        Attention { "attention" Composite Between(5, 6), ["scale", "causal", "dropout"], nn::attention_type, nn::ATTENTION, nn::attention_flops, results: 2, layouts: &[Rows, Rows, Rows, Number, Number, Dense], multiplies: true }
             grad (Flows(nn::attention)) decomposed (attention::attention) padded (All(composite::attention));
         /// `(dout, q, k, v, out, lse, seed, offset, bias?)` → `dq, dk, dv` (as q, k, v).
-        AttentionGrad { "attention_grad" Composite Between(8, 9), ["scale", "causal", "dropout"], nn::attention_grad_type, nn::ATTENTION_GRAD, nn::attention_grad_flops, results: 3, layouts: &[Rows, Rows, Rows, Rows, Rows, Dense, Number, Number, Dense] }
+        AttentionGrad { "attention_grad" Composite Between(8, 9), ["scale", "causal", "dropout"], nn::attention_grad_type, nn::ATTENTION_GRAD, nn::attention_grad_flops, results: 3, layouts: &[Rows, Rows, Rows, Rows, Rows, Dense, Number, Number, Dense], multiplies: true }
             grad (Refuses) decomposed (attention::attention_grad) padded (All(composite::attention_grad));
         /// `(gates[t,b,g·h], w[g·h,h], hidden[b,h], cell[b,h] or bias[h])` → `y[t,b,h]`, the last `cell[b,h]` of an LSTM, `saved[t,b,s·h]` for
         /// the gradient: one direction of a layer of torch.nn.RNN, LSTM or GRU ([`nn::Cell`]), whose input products with all
         /// their biases `gates` are; `reverse`: from the last step to the first. An LSTM has the first cell, a GRU the bias
         /// of the product that its reset gate multiplies. f32 or f64.
-        Recurrent { "recurrent" Composite Between(3, 4), ["cell", "reverse"], nn::recurrent_type, nn::RECURRENT, nn::recurrent_flops, results: 3, unrolls: true }
+        Recurrent { "recurrent" Composite Between(3, 4), ["cell", "reverse"], nn::recurrent_type, nn::RECURRENT, nn::recurrent_flops, results: 3, unrolls: true, multiplies: true }
             grad (Flows(nn::recurrent)) decomposed (recurrent::recurrent);
         /// `(dy[t,b,h], w, hidden, y, saved, cell?, dcell?)` → `dgates[t,b,g·h]`, `dhidden[b,h]`, and `dcell[b,h]` of an LSTM, or of a GRU
         /// what the product that the reset gate multiplies gets, `[t,b,h]`.
-        RecurrentGrad { "recurrent_grad" Composite Between(5, 7), ["cell", "reverse"], nn::recurrent_grad_type, nn::RECURRENT_GRAD, nn::recurrent_flops, results: 3, unrolls: true }
+        RecurrentGrad { "recurrent_grad" Composite Between(5, 7), ["cell", "reverse"], nn::recurrent_grad_type, nn::RECURRENT_GRAD, nn::recurrent_flops, results: 3, unrolls: true, multiplies: true }
             grad (Refuses) decomposed (recurrent::recurrent_grad);
         /// `(a[m,k], b[k,n], scale_a[m or 1,1], scale_b[1,n or 1])` → `dtype[m,n]`: the product of floats of 8 bits (but e8m0), of
         /// two formats if need be, summed in f32, times scale_a · scale_b (f32), rounded once to `dtype`, a float.
-        ScaledMatmul { "scaled_matmul" Composite Exactly(4), ["dtype"], reduce::scaled_matmul_type, reduce::SCALED_MATMUL, reduce::matmul_flops, layouts: &[Strided, Strided, Dense] }
+        ScaledMatmul { "scaled_matmul" Composite Exactly(4), ["dtype"], reduce::scaled_matmul_type, reduce::SCALED_MATMUL, reduce::matmul_flops, layouts: &[Strided, Strided, Dense], multiplies: true }
             grad (Refuses) decomposed (scaled_matmul) padded (One(contraction::scaled));
 
         // ---- programs

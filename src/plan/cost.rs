@@ -3,11 +3,10 @@
 use super::Kernel;
 use super::draft::{Fused, Read, Region, Source};
 use super::views::{View, is_view};
-use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
 use crate::op::collective;
 use crate::op::module::body;
-use crate::op::{Class, FLOPS_PER_BYTE, Op};
+use crate::op::{Class, FLOPS_PER_BYTE, Op, Ty};
 use smallvec::SmallVec;
 
 /// Maximum work that is repeated: an erf and the operations around it.
@@ -91,17 +90,20 @@ pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 
         }),
         Kernel::Map(_) | Kernel::Reduce { .. } => None,
     };
-    let rate = |dtype: Option<DType>| match dtype {
-        Some(DType::F16 | DType::BF16) => fused.half_flops_per_byte,
-        _ => FLOPS_PER_BYTE,
-    };
+    // Halves and 8-bit floats.
+    let is_short = |ty: &&Ty| ty.dtype.size() <= 2 && !ty.dtype.is_int();
     let whole = node.map_or(0, |node| {
         if let Some(body) = body(&node.attrs) {
             return body.flops() / FLOPS_PER_BYTE;
         }
         let inputs: Vec<_> = node.inputs.iter().map(|&v| graph.ty(v)).collect();
         let outputs: Vec<_> = node.outputs().map(|v| graph.ty(v).clone()).collect();
-        (node.op.row().flops)(&inputs, &outputs) / rate(inputs.first().map(|ty| ty.dtype))
+        let row = node.op.row();
+        let rate = match row.multiplies && inputs.first().is_some_and(is_short) {
+            true => fused.half_flops_per_byte,
+            false => FLOPS_PER_BYTE,
+        };
+        (row.flops)(&inputs, &outputs) / rate
     });
     let pointwise = region.kernel.body().map_or(0, |body| {
         (body.instrs.len() as u64).saturating_mul(crate::shape::numel(&body.sizes) as u64)
@@ -118,7 +120,7 @@ pub(super) fn collective_time(graph: &Graph, fused: &Fused, region: &Region) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::DType::{BF16, F32};
+    use crate::dtype::DType::{self, BF16, F32};
     use crate::plan::fuse::fuse;
     use crate::plan::training::Make;
 

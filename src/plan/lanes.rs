@@ -1,7 +1,8 @@
 //! Which steps are collectives, and how long one may go on beside the steps that come after it.
 
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
-use super::{Kernel, MemRef, Step};
+use super::{Kernel, MemRef, Plan, Step};
+use crate::graph::ValueId;
 use crate::op::Op;
 use crate::op::collective::{self, Kind};
 use std::collections::HashMap;
@@ -23,6 +24,21 @@ impl Step {
             MemRef::Scalar(slot) => scalars.get(slot as usize).copied(),
             _ => None,
         }
+    }
+}
+
+impl Plan {
+    /// The lane of every step that is a collective: the token with which the first of those it follows begins.
+    pub fn lanes(&self) -> Vec<Option<ValueId>> {
+        let mut lane_of: HashMap<ValueId, ValueId> = HashMap::new();
+        let lane = |step: &Step| {
+            let token = collective::operands(step.kernel.collective()?).token;
+            let token = step.reads_of.get(token)?;
+            let lane = lane_of.get(token).copied().unwrap_or(*token);
+            lane_of.extend(step.results_of.iter().map(|&result| (result, lane)));
+            Some(lane)
+        };
+        self.steps.iter().map(lane).collect()
     }
 }
 

@@ -58,14 +58,15 @@ pub trait Target {
         false
     }
 
-    /// Number of arithmetic operations of a product of halves that take as long as moving a byte.
+    /// Number of arithmetic operations of a product of halves, or of 8-bit floats, that take as long as moving a byte.
     fn half_flops_per_byte(&self) -> u64 {
         FLOPS_PER_BYTE
     }
 
-    /// Whether collectives run on lanes of their own while it computes.
-    fn has_lanes(&self) -> bool {
-        false
+    /// The number of kinds of collectives, the first ones of [`Kind`](crate::op::collective::Kind), that run on lanes of their own
+    /// while it computes, in programs that have no others.
+    fn kinds_on_lanes(&self) -> usize {
+        0
     }
 }
 
@@ -264,7 +265,9 @@ pub fn plan_unplaced(
             PlanMode::Within(limit) => unplaced(&fused, order, landings).placed().memory() > limit,
             _ => false,
         };
-        if target.has_lanes() {
+        let kinds = fused.regions.iter().filter_map(|region| region.kernel.collective());
+        let last = kinds.map(|kind| kind as usize).max();
+        if last.is_some_and(|last| last < target.kinds_on_lanes()) {
             // Within a limit, with as much memory beyond the peak as there is room for.
             let scheduled = |share: u64| {
                 let order = decisions.order.clone();
@@ -276,8 +279,9 @@ pub fn plan_unplaced(
             }
         }
         if target.fuses_horizontally() {
-            let gathered = order::gathered(graph, &fused, donors, decisions.order.clone());
-            if !exceeds(&gathered, decisions.landings.as_ref()) {
+            let landings = decisions.landings.as_ref();
+            let gathered = order::gathered(graph, &fused, donors, &decisions.order, landings);
+            if !exceeds(&gathered, landings) {
                 decisions.order = gathered;
             }
         }

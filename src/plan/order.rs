@@ -9,7 +9,7 @@ mod schedule;
 
 pub(super) use schedule::WHOLE;
 
-use super::draft::{Fused, RegionId, Source};
+use super::draft::{Fused, Region, RegionId, Source};
 use super::lanes::Landings;
 use crate::graph::Graph;
 use std::cmp::Reverse;
@@ -46,16 +46,29 @@ pub(super) fn orders(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> [V
         .map(|order| late::late(fused, &flow, donors, order))
 }
 
-/// An order for a backend that runs similar regions together: these are adjacent where that costs no memory.
+/// `order` for a backend that runs similar regions together: these are adjacent where that costs no memory, and where no
+/// collective on a lane starts or lands between them.
 pub(super) fn gathered(
     graph: &Graph,
     fused: &Fused,
     donors: &[Option<u32>],
-    order: Vec<RegionId>,
+    order: &[RegionId],
+    landings: Option<&Landings>,
 ) -> Vec<RegionId> {
-    let mut flow = flow(graph, fused);
+    let mut stays = vec![false; order.len()];
+    let mut flow = match landings {
+        None => flow(graph, fused),
+        Some(Landings(landings)) => {
+            let starts = |region: &Region| region.kernel.collective().is_some();
+            stays = fused.regions.iter().map(starts).collect();
+            landings.iter().for_each(|&(_, next)| stays[next] = true);
+            let mut flow = flow_of_values(graph, fused);
+            schedule::keep_effects(fused, order, &mut flow);
+            flow
+        }
+    };
     wait_for_readers(fused, donors, &mut flow);
-    alike::gathered(fused, &flow, order)
+    alike::gathered(fused, &flow, order, &stays)
 }
 
 /// An order for a backend with lanes, and when collectives are done: they start early and their users run late. `share` is the

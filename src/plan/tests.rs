@@ -3,6 +3,7 @@
 use super::training::training_step;
 use super::*;
 use crate::graph::text::parse;
+use crate::op::collective::KIND_COUNT;
 use crate::op::host::{HostOp, register};
 use expect_test::{Expect, expect};
 
@@ -21,8 +22,8 @@ impl Target for WithLanes {
         0
     }
 
-    fn has_lanes(&self) -> bool {
-        true
+    fn kinds_on_lanes(&self) -> usize {
+        KIND_COUNT
     }
 }
 

@@ -56,6 +56,7 @@ use super::{Backend, Call, EngineCounts, Executable, Failure, Outcome, Stepwise}
 use crate::cache::disk::Disk;
 use crate::error::{Error, Result};
 use crate::internal;
+use crate::op::collective::KIND_COUNT;
 use crate::op::lane::Ticket;
 use crate::op::module::body;
 use crate::op::{Attrs, Op, Ty, collective};
@@ -115,6 +116,10 @@ impl Cpu {
         Cpu { lanes: lanes.into(), ..self }
     }
 
+    fn has_lanes(&self) -> bool {
+        self.lanes.load(Relaxed)
+    }
+
     /// With an engine that computes every node it can. The backend then supports only those composites that would be a
     /// node for each step.
     pub fn with_engine(self, engine: Engine) -> Cpu {
@@ -148,8 +153,8 @@ impl Target for Cpu {
         0
     }
 
-    fn has_lanes(&self) -> bool {
-        self.lanes.load(Relaxed)
+    fn kinds_on_lanes(&self) -> usize {
+        if self.has_lanes() { KIND_COUNT } else { 0 }
     }
 }
 

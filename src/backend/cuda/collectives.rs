@@ -1,5 +1,5 @@
-//! Collectives of a program. Where the communicator does them on the device's memory, they run on a side stream and overlap
-//! the steps between them and those that need their results.
+//! Collectives of a program. Where the communicator does them on the device's memory, they run on its side stream and overlap
+//! the steps between them and those that need their results, or their memory.
 //!
 //! **Invariant:** no step overlaps a collective whose memory it writes, or whose result it reads; a run ends with none
 //! in flight.
@@ -8,9 +8,12 @@ use super::device::Device;
 use super::horizontal_fusion::{LaunchGroup, Window};
 use crate::backend::Call;
 use crate::error::Result;
-use crate::op::Op;
+use crate::graph::ValueId;
 use crate::op::collective::{self, Kind};
-use crate::plan::{Kernel, MemRef, Plan, Step};
+use crate::op::lane::{CollectiveLane, Ticket};
+use crate::plan::{MemRef, Plan};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The collectives of a plan.
 pub struct Collectives {
@@ -20,25 +23,40 @@ pub struct Collectives {
     joins: Vec<Vec<usize>>,
 }
 
+/// A collective that may be in flight.
+struct Open {
+    step: usize,
+    lane: Option<ValueId>,
+    window: Window,
+}
+
 impl Collectives {
     pub fn new<T>(plan: &Plan, groups: &[LaunchGroup<T>]) -> Collectives {
-        let mut calls = Vec::new();
-        let mut open: Vec<(usize, Window)> = Vec::new();
-        let mut joins = Vec::new();
+        let (mut calls, mut joins, lanes) = (Vec::new(), Vec::new(), plan.lanes());
+        let mut open: Vec<Open> = Vec::new();
         for group in groups {
             let mut joined = Vec::new();
             for &index in group.steps() {
-                let step = &plan.steps[index];
-                if let Some(kind) = kind(step) {
+                let (step, lane) = (&plan.steps[index], lanes[index]);
+                // A lane is one stream, so what comes before there is done by then.
+                let waits = |one: &Open| one.lane != lane && one.window.waits(plan, step);
+                while let Some(last) = open.iter().rposition(waits) {
+                    let (of, mut at) = (open[last].lane, 0);
+                    open.retain(|one| {
+                        at += 1;
+                        let stays = at > last + 1 || one.lane != of;
+                        joined.extend((!stays).then_some(one.step));
+                        stays
+                    });
+                }
+                if let Some(kind) = step.kernel.collective() {
                     // Its data reads, if any, are followed by communicator, token and rank; its data writes by the token.
                     let (reads, writes) = (step.reads.len() - 3, step.writes.len() - 1);
                     calls.push((kind, step.reads[reads].mem));
                     let mut window = Window::default();
-                    // Only collectives use tokens, and they are in order among themselves.
+                    // Only collectives of its lane use its tokens, and they are in order.
                     window.touch(plan, &step.reads[..reads], &step.writes[..writes]);
-                    open.push((index, window));
-                } else if let Some(last) = open.iter().rposition(|(_, w)| w.waits(plan, step)) {
-                    joined.extend(open.drain(..=last).map(|(collective, _)| collective));
+                    open.push(Open { step: index, lane, window });
                 }
             }
             joins.push(joined);
@@ -64,13 +82,6 @@ impl Collectives {
     }
 }
 
-fn kind(step: &Step) -> Option<Kind> {
-    match &step.kernel {
-        Kernel::Node { op: Op::Host, attrs } => collective::of(attrs).map(|(kind, _)| kind),
-        _ => None,
-    }
-}
-
 /// A run in progress.
 pub struct Run<'a> {
     device: &'a dyn Device,
@@ -87,6 +98,12 @@ impl Run<'_> {
 
     pub fn put(&mut self, step: usize, number: usize) {
         self.in_flight.push((step, number));
+    }
+
+    /// The device's number for the collective of a step, which is waited for elsewhere.
+    pub fn take(&mut self, step: usize) -> Option<usize> {
+        let at = self.in_flight.iter().position(|(other, _)| *other == step)?;
+        Some(self.in_flight.swap_remove(at).1)
     }
 
     /// Makes later work wait for the side-stream work of these steps.
@@ -119,5 +136,28 @@ impl Drop for Run<'_> {
         if !self.is_done {
             self.device.queue(&mut || Ok(())).ok();
         }
+    }
+}
+
+/// Threads that wait for collectives while the host runs the steps beside them one by one: one for each communicator, since ranks
+/// may start collectives of several in other orders.
+#[derive(Default)]
+pub struct Waiters(HashMap<u64, CollectiveLane<Awaited>>);
+
+struct Awaited {
+    device: Arc<dyn Device>,
+    number: usize,
+}
+
+impl Waiters {
+    /// A ticket for the collective with this number of the device. Error: `OutOfMemory` when the system starts no thread.
+    pub fn put(
+        &mut self,
+        communicator: u64,
+        (device, number): (&Arc<dyn Device>, usize),
+    ) -> Result<Ticket> {
+        let wait = |waiting: &[&Awaited]| (1, waiting[0].device.wait_for(waiting[0].number));
+        let lane = self.0.entry(communicator).or_insert_with(|| CollectiveLane::new(wait));
+        lane.put(None, Awaited { device: device.clone(), number })
     }
 }

@@ -92,13 +92,20 @@ pub trait Device: Send + Sync {
     /// Calls `work`, which puts work of its own on the queue.
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 
-    /// Calls `work`, which enqueues work of its own on the side stream, that of the location it is passed. It runs after all
-    /// work queued so far. The number is for one [`Device::join`], which must follow. After an error all later work waits for
-    /// the work that had begun.
-    fn on_side_stream(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize>;
+    /// Calls `work`, which enqueues work of its own on the side stream of a communicator, that of the location it is passed. It
+    /// runs after all work queued so far. The number is for one [`Device::join`] or [`Device::wait_for`], which must follow. After
+    /// an error all later work waits for the work that had begun.
+    fn on_side_stream(
+        &self,
+        communicator: u64,
+        work: &mut dyn FnMut(Location) -> Result<()>,
+    ) -> Result<usize>;
 
-    /// Work queued from now on comes after the work on the side stream that has this number.
+    /// Work queued from now on comes after the work on a side stream that has this number.
     fn join(&self, number: usize) -> Result<()>;
+
+    /// Waits for the work on a side stream that has this number.
+    fn wait_for(&self, number: usize) -> Result<()>;
 
     /// Waits for all work of this process on the device, on any queue.
     fn settle(&self) -> Result<()>;

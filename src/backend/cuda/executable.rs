@@ -1,7 +1,7 @@
 //! A plan on a device: launches in the order of its steps, and the host's work between them.
 
 use super::actions::{Action, Actions};
-use super::collectives::{Collectives, Run};
+use super::collectives::{Collectives, Run, Waiters};
 use super::custom_op;
 use super::device::{Device, Launch};
 use super::emit::{KernelArg, Shape, Source, Task};
@@ -9,9 +9,9 @@ use super::graphs::Graphs;
 use super::horizontal_fusion::{self, LaunchGroup};
 use super::host_fallback;
 use super::lower;
-use super::on_device::OnDevice;
+use super::on_device::{OnDevice, Work};
 use crate::backend::memory::{Memory, Pool};
-use crate::backend::run::{explain, run_steps};
+use crate::backend::run::{explain, run_some_steps};
 use crate::backend::{Call, Executable, Failure, Outcome};
 use crate::error::{Code, Error, Result};
 use crate::internal;
@@ -195,6 +195,26 @@ impl CudaExecutable {
         run.join_all().map(|()| None)
     }
 
+    /// Runs the steps one after the other, but for collectives on lanes.
+    fn run_one_by_one(&self, call: &Call, bases: BaseAddresses, run: &mut Run) -> Outcome {
+        let (mut steps, mut waiters) = (0..self.plan.steps.len(), Waiters::default());
+        run_some_steps(&self.plan, call, &mut |_| steps.next(), |index, _| {
+            self.run_step(index, call, bases, run)?;
+            let step = &self.plan.steps[index];
+            if let (Some(_), Some(communicator)) = (step.done, step.communicator(call.scalars))
+                && let Some(number) = run.take(index)
+            {
+                match waiters.put(communicator, (&self.device, number)) {
+                    Ok(ticket) => return Ok(Some(ticket)),
+                    Err(_) => self.device.join(number)?,
+                }
+            }
+            run.join_all()?;
+            // A watch shows each step's own time.
+            call.watch.map_or(Ok(()), |_| self.device.synchronize()).map(|()| None)
+        })
+    }
+
     fn is_collective(&self, step: usize) -> bool {
         let is_collective =
             |ready: &Ready| matches!(ready, Ready::Other(Action::Collective { .. }));
@@ -232,9 +252,11 @@ impl CudaExecutable {
                     let (device, step) = (&*self.device, &self.plan.steps[index]);
                     let address =
                         |operand: &Operand| resolve(KernelArg::of(operand), call, bases) as usize;
-                    let number = collective
-                        .call(device, step, call, address, |work| device.on_side_stream(work))?;
-                    run.put(index, number);
+                    let Some(communicator) = step.communicator(call.scalars) else {
+                        return internal!("a collective without a communicator");
+                    };
+                    let queue = |work: &mut Work| device.on_side_stream(communicator, work);
+                    run.put(index, collective.call(device, step, call, address, queue)?);
                 }
                 Ready::Other(Action::Collective { .. }) => {
                     self.call_host(None, index, call, bases)?
@@ -406,12 +428,7 @@ impl Executable for CudaExecutable {
                 self.failed_from(step, &error, &mut outcome);
             }
         } else {
-            outcome = run_steps(&self.plan, call, |index| {
-                self.run_step(index, call, bases, &mut run)?;
-                run.join_all()?;
-                // A watch shows each step's own time.
-                if call.watch.is_some() { self.device.synchronize() } else { Ok(()) }
-            });
+            outcome = self.run_one_by_one(call, bases, &mut run);
         }
         let stopped = self.stopped(bases);
         run.is_done = stopped.is_ok();

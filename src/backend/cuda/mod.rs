@@ -29,6 +29,7 @@ use super::memory::Pool;
 use super::{Backend, Executable, Parts};
 use crate::buffer::{Bytes, Location};
 use crate::error::Result;
+use crate::op::collective::DEVICE_KIND_COUNT;
 use crate::op::{Attrs, GPU_HALF_FLOPS_PER_BYTE, Op, Ty};
 use crate::plan::{Kernel, Plan, Target};
 use device::Device;
@@ -36,19 +37,27 @@ use executable::CudaExecutable;
 use memory::DeviceBytes;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub struct Cuda {
     device: Arc<dyn Device>,
     pool: Arc<Pool>,
     host_pool: Arc<Pool>,
     captures: bool,
+    /// Whether plans have lanes for the collectives that communicators do on the device's memory.
+    lanes: AtomicBool,
 }
 
 impl Cuda {
     /// `pool` allocates device memory. With `captures`, repeated runs are queued as a whole ([`graphs`]).
     pub fn new(device: Arc<dyn Device>, pool: Arc<Pool>, captures: bool) -> Cuda {
         let host_pool = memory::host_pool(device.clone());
-        Cuda { device, pool, host_pool, captures }
+        Cuda { device, pool, host_pool, captures, lanes: true.into() }
+    }
+
+    /// Sets whether it has lanes; by default it has.
+    pub fn with_lanes(self, lanes: bool) -> Cuda {
+        Cuda { lanes: lanes.into(), ..self }
     }
 }
 
@@ -70,6 +79,11 @@ impl Target for Cuda {
     fn half_flops_per_byte(&self) -> u64 {
         GPU_HALF_FLOPS_PER_BYTE
     }
+
+    /// Not those that the host does, which block when they start.
+    fn kinds_on_lanes(&self) -> usize {
+        if self.lanes.load(Relaxed) { DEVICE_KIND_COUNT } else { 0 }
+    }
 }
 
 impl Backend for Cuda {
@@ -77,8 +91,13 @@ impl Backend for Cuda {
         "cuda"
     }
 
+    fn keep_collectives_in_order(&self) {
+        self.lanes.store(false, Relaxed);
+    }
+
     fn fingerprint(&self) -> String {
-        format!("cuda {} {}", self.device.fingerprint(), env!("CARGO_PKG_VERSION"))
+        let lanes = if self.lanes.load(Relaxed) { "" } else { " without lanes" };
+        format!("cuda {} {}{lanes}", self.device.fingerprint(), env!("CARGO_PKG_VERSION"))
     }
 
     fn missing_features(&self) -> Option<String> {

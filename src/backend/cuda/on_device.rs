@@ -12,7 +12,7 @@ use crate::plan::{Kernel, MemRef, Operand, Step};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A function that puts work on the queue of a location.
-type Work<'a> = dyn FnMut(Location) -> Result<()> + 'a;
+pub type Work<'a> = dyn FnMut(Location) -> Result<()> + 'a;
 
 /// A call of a function that accepts device memory.
 pub struct OnDevice {

@@ -24,25 +24,30 @@ fn kind(region: &Region) -> Option<Kind<'_>> {
 }
 
 /// `order`, in which regions wait for others that compute alike as long as that keeps little memory, until a region that
-/// needs their results has its turn. The peak is no higher.
-pub(super) fn gathered(fused: &Fused, flow: &Flow, order: Vec<RegionId>) -> Vec<RegionId> {
+/// needs their results has its turn, or one that `stays` where it is. The peak is no higher.
+pub(super) fn gathered(
+    fused: &Fused,
+    flow: &Flow,
+    order: &[RegionId],
+    stays: &[bool],
+) -> Vec<RegionId> {
     let mut before = vec![Vec::new(); order.len()];
     for (r, users) in flow.users.iter().enumerate() {
         users.iter().for_each(|&u| before[u].push(r));
     }
-    let limit = peak(fused, flow, &order);
+    let limit = peak(fused, flow, order);
     let mut line = Line::new(fused, flow);
-    for &r in &order {
+    for &r in order {
         for &b in &before[r] {
             if let Some(kind) = line.waits[b] {
                 line.release(kind);
             }
         }
-        if line.live + line.takes(r) + fused.regions[r].workspace > limit {
+        if stays[r] || line.live + line.takes(r) + fused.regions[r].workspace > limit {
             (0..line.waiting.len()).for_each(|kind| line.release(kind));
         }
         match line.kinds[r] {
-            Some(kind) if line.kept_for(r) <= MOST_KEPT => {
+            Some(kind) if !stays[r] && line.kept_for(r) <= MOST_KEPT => {
                 line.waits[r] = Some(kind);
                 line.waiting[kind].push(r);
             }
@@ -50,7 +55,7 @@ pub(super) fn gathered(fused: &Fused, flow: &Flow, order: Vec<RegionId>) -> Vec<
         }
     }
     (0..line.waiting.len()).for_each(|kind| line.release(kind));
-    if peak(fused, flow, &line.order) <= limit { line.order } else { order }
+    if peak(fused, flow, &line.order) <= limit { line.order } else { order.to_vec() }
 }
 
 /// An order under construction.

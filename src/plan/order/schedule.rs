@@ -44,10 +44,6 @@ pub(super) fn scheduled(
     orders: [Vec<RegionId>; 2],
     share: u64,
 ) -> (Vec<RegionId>, Landings) {
-    if !fused.regions.iter().any(|region| region.kernel.collective().is_some()) {
-        let [order, _] = orders;
-        return (order, Landings::default());
-    }
     let work = Work::new(graph, fused, flow, donors, &orders[0]);
     let peak = |order: &[RegionId]| work.live_bytes(order).into_iter().max().unwrap_or(0);
     let most = peak(&orders[0]);

@@ -25,7 +25,7 @@ pub struct RegisteredCommunicator {
 impl Context {
     /// Errors: `InvalidArgument` for a name that is taken, `OutOfMemory`.
     pub fn register_communicator(&self, communicator: Communicator) -> Result<()> {
-        if communicator.lane.is_none() {
+        if !communicator.overlaps(self.shared.backend.location()) {
             self.shared.backend.keep_collectives_in_order();
         }
         let token = self.new_buffer(size_of::<i32>());

@@ -293,7 +293,8 @@ fn openxla(name: &str, options: &Options) -> Result<cpu::Engine> {
 }
 
 fn cuda(options: &Options, device: Arc<dyn Device>) -> Box<dyn Backend> {
-    Box::new(Cuda::new(device.clone(), memory::pool(device), options.cuda_graphs))
+    let cuda = Cuda::new(device.clone(), memory::pool(device), options.cuda_graphs);
+    Box::new(cuda.with_lanes(options.lanes && options.cuda_streams))
 }
 
 /// The GPU of this process where none is named. The first where the driver does not say how many there are, or shows each

@@ -218,12 +218,20 @@ impl Device for Gpu {
         self.streams.queue(&self.context, work)
     }
 
-    fn on_side_stream(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize> {
-        self.streams.on_side_stream(&self.context, self.location(), work)
+    fn on_side_stream(
+        &self,
+        communicator: u64,
+        work: &mut dyn FnMut(Location) -> Result<()>,
+    ) -> Result<usize> {
+        self.streams.on_side_stream(&self.context, (communicator, self.location()), work)
     }
 
     fn join(&self, number: usize) -> Result<()> {
         self.streams.join(&self.context, number)
+    }
+
+    fn wait_for(&self, number: usize) -> Result<()> {
+        self.streams.wait_for(&self.context, number)
     }
 
     fn settle(&self) -> Result<()> {

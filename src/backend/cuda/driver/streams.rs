@@ -4,7 +4,8 @@
 //! * a program, and work that others put on its stream, waits for all previous copies to the device;
 //! * a copy waits for previous work that others put on the programs' stream, and one from the device for those to it. It does not
 //!   wait for programs: none has written or will read the copied memory before the copy is done;
-//! * collectives have a stream, too: one waits for its program's previous work, and the program for it where it needs its result.
+//! * each communicator has a stream, too: a collective waits for its program's previous work, and the program for it where it needs
+//!   its result.
 //!
 //! **Invariant:** memory that one of these used and freed can be used by any other at once.
 
@@ -13,14 +14,17 @@ use super::context::{Context, NO_TIMING, StreamLock};
 use super::staging::{Order, Staging};
 use crate::buffer::Location;
 use crate::error::Result;
+use crate::op::collective;
+use parking_lot::Mutex;
+use std::collections::HashMap;
 
 pub struct Streams {
     staging: Staging,
     /// Streams of copies to the device and from it: that of programs where there is only one stream.
     up: Handle,
     down: Handle,
-    /// Stream of collectives.
-    side: Handle,
+    /// Streams of communicators; `None` where there is only one stream.
+    sides: Option<Mutex<HashMap<u64, Handle>>>,
     /// Event: the last copy to the device is done.
     uploaded: Handle,
     /// Event: the work that others put on the programs' stream is done.
@@ -35,7 +39,7 @@ impl Streams {
             staging: Staging::default(),
             up: stream()?,
             down: stream()?,
-            side: stream()?,
+            sides: several.then(Mutex::default),
             uploaded: context.new_event(NO_TIMING)?,
             others: context.new_event(NO_TIMING)?,
         })
@@ -80,21 +84,36 @@ impl Streams {
         worked.and(context.record(self.others, context.stream, &stream_lock))
     }
 
+    /// The stream of a communicator.
+    fn side(&self, context: &Context, communicator: u64) -> Result<Handle> {
+        let Some(sides) = &self.sides else { return Ok(context.stream) };
+        let mut sides = sides.lock();
+        if let Some(&stream) = sides.get(&communicator) {
+            return Ok(stream);
+        }
+        let stream = context.new_stream()?;
+        let gone = sides.extract_if(|&number, _| collective::name(number).is_none());
+        gone.for_each(|(_, stream)| context.drop_stream(stream));
+        sides.insert(communicator, stream);
+        Ok(stream)
+    }
+
     /// See [`super::super::device::Device::on_side_stream`]. Returns the event that this work is done. `location` is that of
     /// programs.
     pub fn on_side_stream(
         &self,
         context: &Context,
-        location: Location,
+        (communicator, location): (u64, Location),
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<Handle> {
+        let side = self.side(context, communicator)?;
         let stream_lock = context.lock_stream()?;
         stream_lock.must_not_capture("call the program")?;
         let event = context.event()?;
         let worked = (context.record(event, context.stream, &stream_lock))
-            .and_then(|()| context.follow(self.side, event, &stream_lock))
-            .and_then(|()| work(Location { stream: self.side, ..location }));
-        let ended = worked.and(context.record(event, self.side, &stream_lock));
+            .and_then(|()| context.follow(side, event, &stream_lock))
+            .and_then(|()| work(Location { stream: side, ..location }));
+        let ended = worked.and(context.record(event, side, &stream_lock));
         if let Err(error) = ended {
             self.join(context, event).ok();
             return Err(error);
@@ -108,12 +127,20 @@ impl Streams {
         joined
     }
 
+    pub fn wait_for(&self, context: &Context, event: Handle) -> Result<()> {
+        let waited = context.wait(event, "waiting for a collective");
+        context.give_event(event);
+        waited
+    }
+
     /// Releases everything. The context's work must be done.
     pub fn close(&self, context: &Context) {
         self.staging.close(context);
         [self.uploaded, self.others].iter().for_each(|event| context.drop_event(*event));
         if self.up != context.stream {
-            [self.up, self.down, self.side].iter().for_each(|stream| context.drop_stream(*stream));
+            [self.up, self.down].iter().for_each(|stream| context.drop_stream(*stream));
         }
+        let sides = self.sides.iter().flat_map(|sides| std::mem::take(&mut *sides.lock()));
+        sides.for_each(|(_, stream)| context.drop_stream(stream));
     }
 }

@@ -57,14 +57,25 @@ pub struct Emulated {
     pub launches: Arc<AtomicU64>,
     /// Whether there is a library, which computes every graph by its meaning.
     library: bool,
-    /// Work on the side stream: done as late as possible, when it is joined.
     late: Mutex<Late>,
 }
 
+/// Work on side streams: done as late as possible, when it is joined.
 #[derive(Default)]
 struct Late {
+    /// How often some was asked for, and the stream of the last.
     asked: usize,
-    waiting: VecDeque<Box<dyn FnOnce() + Send>>,
+    stream: u64,
+    /// What waits on each stream, with the number for which it was asked.
+    waiting: HashMap<u64, VecDeque<(usize, Box<dyn FnOnce() + Send>)>>,
+}
+
+impl Late {
+    /// The next work on the stream of this number that comes no later.
+    fn next(&mut self, number: usize) -> Option<Box<dyn FnOnce() + Send>> {
+        let has = |queue: &&mut VecDeque<(usize, _)>| queue.iter().any(|(n, _)| *n == number);
+        Some(self.waiting.values_mut().find(has)?.pop_front()?.1)
+    }
 }
 
 impl Emulated {
@@ -76,8 +87,8 @@ impl Emulated {
     /// Puts `work` on the side stream, in [`Device::on_side_stream`].
     pub fn later(&self, work: Box<dyn FnOnce() + Send>) {
         let mut late = self.late.lock();
-        late.asked += 1;
-        late.waiting.push_back(work);
+        let (stream, number) = (late.stream, late.asked);
+        late.waiting.entry(stream).or_default().push_back((number, work));
     }
 }
 
@@ -332,18 +343,26 @@ impl Device for Emulated {
         work()
     }
 
-    fn on_side_stream(&self, work: &mut dyn FnMut(Location) -> Result<()>) -> Result<usize> {
-        work(self.location())?;
-        Ok(self.late.lock().asked)
+    fn on_side_stream(
+        &self,
+        communicator: u64,
+        work: &mut dyn FnMut(Location) -> Result<()>,
+    ) -> Result<usize> {
+        let number = {
+            let mut late = self.late.lock();
+            late.asked += 1;
+            late.stream = communicator;
+            late.asked
+        };
+        work(self.location()).map(|()| number)
     }
 
     fn join(&self, number: usize) -> Result<()> {
-        let next = || {
-            let mut late = self.late.lock();
-            let done = late.asked - late.waiting.len();
-            if done < number { late.waiting.pop_front() } else { None }
-        };
-        std::iter::from_fn(next).for_each(|work| work());
+        self.wait_for(number)
+    }
+
+    fn wait_for(&self, number: usize) -> Result<()> {
+        std::iter::from_fn(|| self.late.lock().next(number)).for_each(|work| work());
         Ok(())
     }
 

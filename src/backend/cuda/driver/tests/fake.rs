@@ -16,6 +16,7 @@ use crate::backend::library::{open as open_library, symbol};
 use crate::buffer::{Bytes, Location};
 use crate::error::{Code, Error, Result};
 use crate::graph::generate::Rng;
+use crate::op::collective::{Communicator, register};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -258,14 +259,29 @@ fn kernels_are_launched_captured_and_kept() {
     assert_eq!(files(), 1);
 }
 
+/// One without functions.
+fn communicator() -> Communicator {
+    Communicator {
+        name: "ranks".into(),
+        rank: 0,
+        size: 1,
+        functions: [const { None }; _],
+        device_functions: [const { None }; _],
+        together: None,
+        lane: None,
+    }
+}
+
 /// What one device is asked for at random, in the order of a program that knows nothing of streams: every value is what it
 /// would be if each thing happened at once.
 #[test]
 fn streams_change_no_value() {
-    // Which stream is ahead of the others: none, that of programs, to the device, from it, that of collectives.
+    // Which stream is ahead of the others: none, that of programs, to the device, from it, that of a communicator.
     for eager in ["-DEAGER=9", "-DEAGER=0", "-DEAGER=1", "-DEAGER=2", "-DEAGER=3"] {
         let Some(driver) = Driver::new(&format!("streams{eager}"), &[eager]) else { return };
         let device = driver.open().unwrap();
+        let communicators = [0, 1, 2].map(|_| Arc::new(communicator()));
+        let numbers = communicators.each_ref().map(register);
         let kernel = device.load(&[add_one()]).unwrap().remove(0);
         let places: Vec<usize> = (0..4).map(|_| device.allocate(16).unwrap()).collect();
         let mut expected = [[0u64; 2]; 4];
@@ -288,10 +304,13 @@ fn streams_change_no_value() {
                         driver.add(here.stream, address);
                         Ok(())
                     };
-                    let number = device.on_side_stream(&mut collective).unwrap();
+                    let number = device.on_side_stream(numbers[random.below(3)], &mut collective);
                     let other = (which + 1) % 4;
                     kernel.launch(SHAPE, &[places[other] as u64, 2]).unwrap();
-                    device.join(number).unwrap();
+                    match random.below(2) {
+                        0 => device.join(number.unwrap()).unwrap(),
+                        _ => device.wait_for(number.unwrap()).unwrap(),
+                    }
                     kernel.launch(SHAPE, &[address as u64, 2]).unwrap();
                     let after = [read(&*device, address), read(&*device, places[other])];
                     expected[which] = expected[which].map(|number| number + 2);
@@ -362,7 +381,7 @@ fn a_run_that_ends_early_is_waited_for() {
             driver.add(here.stream, other);
             Ok(())
         };
-        run.put(3, device.on_side_stream(&mut collective).unwrap());
+        run.put(3, device.on_side_stream(5, &mut collective).unwrap());
         drop(run);
         [address, other].iter().for_each(|to| device.upload(&[0; 16], *to).unwrap());
         device.settle().unwrap();
