@@ -8,6 +8,8 @@ Each engine of torch_extension/tests/engines is trained three times: with the ne
 machine, and on slow links with collectives one by one (TORCHACC_LANES=0) and on lanes. Medians of
 the time of a step. *Hidden* is the part of the time that the slow network adds which lanes take
 away again; *exposed* what the launch thread waited for lanes. The losses must have the same bits.
+*Simulated* is what `torchacc.auto.simulate` makes of the plans of both, with products, copies and
+links as the ranks measure them together, and the time in which Python records.
 """
 
 import argparse
@@ -33,6 +35,9 @@ def measure(names, steps, layers, width):
     from engines import ENGINES, MODELS
     from engines.data_parallel import parallel
     from engines.models import trained
+    from torchacc.auto import Cluster
+    from torchacc.auto.collectives import Group
+    from torchacc.auto.simulate import simulate
 
     torch.set_num_threads(1)
     dist.init_process_group()
@@ -45,6 +50,8 @@ def measure(names, steps, layers, width):
         def __init__(self, layers=layers):
             super().__init__(layers=layers, width=width)
 
+    cluster = Cluster.local_cpu(dist.get_world_size(), device="acc", together=True)
+    group = Group(dist.get_world_size(), 1)
     made = {}
     for name in names:
         step = {**ENGINES, "ddp": ddp}[name]("acc", Sized)
@@ -53,15 +60,25 @@ def measure(names, steps, layers, width):
             dist.barrier()
             torchacc.reset_metrics()
             began = time.perf_counter()
-            losses.append(step(number).item())
+            loss = step(number)
+            recorded = time.perf_counter() - began
+            losses.append(loss.item())
             torchacc.sync()
             took, metrics = time.perf_counter() - began, torchacc.metrics()
             if number >= WARM:
                 assert metrics["compiles"] == 0
                 counts = ("collective_ns", "collective_exposed_ns", "overlapped_collectives")
-                samples.append([took * 1e3, *(metrics[count] for count in counts)])
+                counted = (metrics[count] for count in counts)
+                samples.append([took * 1e3, *counted, recorded * 1e3])
         medians = [statistics.median(column) for column in zip(*samples, strict=True)]
-        made[name] = {"medians": medians, "losses": losses, "peak": metrics["peak_bytes"]}
+        *medians, recording = medians
+        simulated = simulate(torchacc.last_program(), cluster, {"all": group})
+        made[name] = {
+            "medians": medians,
+            "losses": losses,
+            "peak": metrics["peak_bytes"],
+            "simulated": 1e3 * simulated.seconds + recording,
+        }
     dist.barrier()
     if dist.get_rank() == 0:
         Path(os.environ["OVERLAP_RESULT"]).write_text(json.dumps(made))
@@ -106,7 +123,7 @@ def main():
         lanes = run(args, 1, args.speed, library)
     print(f"{args.ranks} processes; milliseconds a step; links of {args.speed} MB/s")
     print(f"{'':20} {'fast':>8} {'serial':>8} {'lanes':>8} {'network':>8} {'hidden':>7}", end="")
-    print(f" {'in collectives':>15} {'exposed':>8} {'peak':>6}")
+    print(f" {'in collectives':>15} {'exposed':>8} {'peak':>6} {'simulated: serial':>18} {'lanes':>8}")
     for name in args.engines:
         assert lanes[name]["losses"] == serial[name]["losses"], f"{name}: other losses"
         times = [of[name]["medians"][0] for of in (fast, serial, lanes)]
@@ -116,6 +133,7 @@ def main():
             f"{name:20} {times[0]:8.1f} {times[1]:8.1f} {times[2]:8.1f} {added / times[1]:8.0%}"
             f" {(times[1] - times[2]) / added:7.0%} {inside / 1e6:15.1f} {exposed / 1e6:8.1f}"
             f" {lanes[name]['peak'] / serial[name]['peak']:6.2f}"
+            f" {serial[name]['simulated']:18.1f} {lanes[name]['simulated']:8.1f}"
         )
 
 

@@ -5,18 +5,18 @@
 //! many free bytes as were ever live at once.
 #![expect(unsafe_code, reason = "raw allocation")]
 
+use crate::buffer::{COARSEST, MIN_ALIGN, size_class};
 use crate::error::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-const MIN_ALIGN: usize = 64;
 /// Size from which blocks are worth huge pages, and the alignment of those.
-const HUGE_PAGE: usize = 2 << 20;
+const HUGE_PAGE: usize = COARSEST;
 
 /// The source of a pool's blocks.
 pub trait Supply: Send + Sync {
@@ -27,7 +27,7 @@ pub trait Supply: Send + Sync {
     /// Takes back the address that `allocate` gave for `nbytes` bytes.
     fn release(&self, address: usize, nbytes: usize);
 
-    /// The largest distance between neighbouring size classes, in bytes.
+    /// The largest distance between neighbouring size classes, in bytes; at most [`COARSEST`].
     fn coarsest(&self) -> usize;
 
     /// Whether it keeps free blocks itself: then the pool keeps none.
@@ -100,6 +100,8 @@ pub struct Pool {
     pooled: AtomicU64,
     idle: AtomicU64,
     fresh: AtomicU64,
+    /// Whether larger free blocks serve no request.
+    is_exact: AtomicBool,
 }
 
 impl Pool {
@@ -190,7 +192,7 @@ impl Pool {
     /// bytes of the least recently used ones to the supply.
     pub fn make_way(&self, nbytes: usize) {
         let Some(class) = size_class(nbytes, self.supply().coarsest()) else { return };
-        if self.free.lock().range(fitting(class)).next().is_none() {
+        if self.free.lock().range(self.fitting(class)).next().is_none() {
             self.trim(self.pooled.load(Ordering::Relaxed).saturating_sub(class as u64));
         }
     }
@@ -213,10 +215,21 @@ impl Pool {
         Some(block)
     }
 
+    /// From now on a block has the size class of its request. Otherwise one that is free and up to an eighth larger serves.
+    pub fn set_exact(&self, is_exact: bool) {
+        self.is_exact.store(is_exact, Ordering::Relaxed);
+    }
+
+    /// Classes of free blocks that serve a request of this class.
+    fn fitting(&self, class: usize) -> RangeInclusive<usize> {
+        let more = if self.is_exact.load(Ordering::Relaxed) { 0 } else { class / 8 };
+        class..=class + more
+    }
+
     /// The smallest free block that fits; if there is none, counts one to come from the supply.
     fn take(&self, class: usize) -> Option<Block> {
         let mut free = self.free.lock();
-        let Some((&found, blocks)) = free.range_mut(fitting(class)).next() else {
+        let Some((&found, blocks)) = free.range_mut(self.fitting(class)).next() else {
             self.fresh.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -259,6 +272,7 @@ impl Default for Pool {
             pooled: AtomicU64::default(),
             idle: AtomicU64::default(),
             fresh: AtomicU64::default(),
+            is_exact: AtomicBool::default(),
         }
     }
 }
@@ -370,19 +384,6 @@ fn advise_huge_pages(start: *mut u8, class: usize) {
 #[cfg(not(target_os = "linux"))]
 fn advise_huge_pages(_: *mut u8, _: usize) {}
 
-/// Rounds up to one of eight sizes per doubling, or to the coarsest step: at most an eighth is wasted.
-fn size_class(nbytes: usize, coarsest: usize) -> Option<usize> {
-    let n = nbytes.max(MIN_ALIGN);
-    let step = (1usize << n.ilog2()) / 8;
-    let step = step.clamp(MIN_ALIGN, coarsest);
-    n.checked_next_multiple_of(step).filter(|&class| class <= isize::MAX as usize)
-}
-
-/// Classes of free blocks that serve a request of this class: at most an eighth is wasted.
-fn fitting(class: usize) -> RangeInclusive<usize> {
-    class..=class + class / 8
-}
-
 fn out_of_memory(nbytes: usize) -> Error {
     Error::new(Code::OutOfMemory, format!("cannot allocate {nbytes} bytes of host memory"))
 }
@@ -390,6 +391,7 @@ fn out_of_memory(nbytes: usize) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::class_within;
 
     #[test]
     fn blocks_are_aligned_and_classes_waste_little() {
@@ -418,6 +420,10 @@ mod tests {
         drop(larger);
         drop(pool.allocate(70 << 20).unwrap());
         assert_eq!((pool.stats().fresh_blocks, pool.stats().live_bytes), (3, 0));
+        pool.set_exact(true);
+        let own = pool.allocate(62 << 20).unwrap();
+        assert_eq!((pool.stats().fresh_blocks, pool.stats().live_bytes), (4, 62 << 20));
+        drop(own);
     }
 
     #[test]
@@ -575,9 +581,14 @@ mod tests {
 
     #[test]
     fn steps_between_classes_are_limited() {
-        assert_eq!(size_class((64 << 20) + 1, 2 << 20), Some(66 << 20));
+        assert_eq!(size_class((64 << 20) + 1, COARSEST), Some(66 << 20));
         assert_eq!(size_class((64 << 20) + 1, usize::MAX), Some(72 << 20));
-        assert_eq!(size_class(1000, 2 << 20), Some(1024));
+        assert_eq!(size_class(1000, COARSEST), Some(1024));
+        for nbytes in (0..5000).chain((3 << 20)..(3 << 20) + 99) {
+            let class = class_within(nbytes, COARSEST);
+            assert!(class <= nbytes && (class == 0 || size_class(class, COARSEST) == Some(class)));
+            assert!(size_class(class + 1, COARSEST).is_some_and(|next| next > nbytes), "{nbytes}");
+        }
     }
 
     #[test]

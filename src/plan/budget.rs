@@ -13,6 +13,7 @@ use super::decisions::{Cost, Limited, PlanDecisions, Runs};
 use super::draft::{Fused, RegionId};
 use super::remat::remat;
 use super::{ALIGN, UnplacedPlan, order};
+use crate::buffer::{COARSEST, class_within};
 use crate::graph::Graph;
 use simulation::{Sequence, Taste};
 
@@ -38,7 +39,7 @@ pub(super) fn within(
     if plan.memory() <= limit {
         return (fused, decisions);
     }
-    let outside = plan.fresh_bytes();
+    let outside = plan.memory_of_results();
     let most = Most { limit, outside, shared: plan.results_bytes, before: plan.memory() };
     match Search::new(graph, &all, donors, unplaced).within(most) {
         Some(Found { fused: found, runs, time, .. }) => {
@@ -73,6 +74,11 @@ struct Most {
     before: u64,
 }
 
+/// The largest arena whose block has at most so many bytes.
+fn largest_in(nbytes: u64) -> u64 {
+    class_within(nbytes as usize, COARSEST) as u64
+}
+
 /// A search for plans of one program.
 struct Search<'a> {
     graph: &'a Graph,
@@ -84,7 +90,8 @@ struct Search<'a> {
 struct Found {
     fused: Fused,
     runs: Runs,
-    memory: u64,
+    /// Bytes by which the arena is too large.
+    over: u64,
     time: u64,
 }
 
@@ -122,7 +129,7 @@ impl<'a> Search<'a> {
     }
 
     fn fitting(&self, limit: u64, most: Most) -> Option<Found> {
-        let arena = limit.checked_sub(most.outside)?;
+        let arena = largest_in(limit.checked_sub(most.outside)?);
         let shared = Some(most.shared).filter(|&shared| shared > 0);
         let both = shared.and_then(|shared| self.aiming(arena + shared, limit));
         both.or_else(|| self.aiming(arena, limit))
@@ -134,10 +141,11 @@ impl<'a> Search<'a> {
             let tastes = |sequence| Taste::ALL.map(|taste| (sequence, taste));
             let simulated = self.sequences.iter().flat_map(tastes);
             let simulated = simulated.filter_map(|(sequence, taste)| sequence.within(aim, taste));
-            let mut found: Vec<Found> = simulated.filter_map(|runs| self.found(runs)).collect();
-            let over = found.iter().map(|found| found.memory.saturating_sub(limit)).min()?;
+            let mut found: Vec<Found> =
+                simulated.filter_map(|runs| self.found(runs, limit)).collect();
+            let over = found.iter().map(|found| found.over).min()?;
             if over == 0 {
-                found.retain(|found| found.memory <= limit);
+                found.retain(|found| found.over == 0);
                 return found.into_iter().min_by_key(|found| found.time);
             }
             aim = aim.checked_sub(over.max(ALIGN))?;
@@ -145,10 +153,12 @@ impl<'a> Search<'a> {
         None
     }
 
-    fn found(&self, runs: Runs) -> Option<Found> {
+    fn found(&self, runs: Runs, limit: u64) -> Option<Found> {
         let fused = runs.applied(self.fused)?;
-        let memory = (self.unplaced)(&fused, &in_order(&fused)).placed().memory();
+        let plan = (self.unplaced)(&fused, &in_order(&fused)).placed();
+        let room = largest_in(limit.saturating_sub(plan.memory_of_results()));
+        let over = plan.arena_bytes.saturating_sub(room);
         let time = whole_time(self.graph, &fused);
-        Some(Found { fused, runs, memory, time })
+        Some(Found { fused, runs, over, time })
     }
 }

@@ -30,6 +30,7 @@ mod rounding;
 pub mod stored;
 mod views;
 
+use crate::buffer::{COARSEST, size_class};
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
 use crate::graph::{Graph, ValueId};
@@ -348,6 +349,12 @@ impl Kernel {
     }
 }
 
+/// The size of a pool's block for so many bytes.
+fn block_bytes(nbytes: u64) -> u64 {
+    let class = size_class(nbytes as usize, COARSEST).map_or(u64::MAX, |class| class as u64);
+    if nbytes == 0 { 0 } else { class }
+}
+
 impl Plan {
     /// A plan of one step, which copies elements that lie in an input as in `from` to an output, as in `to`.
     pub fn of_copy(dtype: DType, from: Layout, to: Layout) -> Plan {
@@ -369,15 +376,34 @@ impl Plan {
         Plan { steps: vec![step], inputs, outputs, donors: vec![None], ..Plan::default() }
     }
 
-    /// Bytes that it takes besides its inputs: the arena, and results that reuse no memory of inputs.
+    /// Bytes that it takes besides its inputs, as blocks of a pool: the arena, and results that reuse no memory of inputs.
     pub fn memory(&self) -> u64 {
-        self.arena_bytes + self.fresh_bytes()
+        block_bytes(self.arena_bytes) + self.memory_of_results()
+    }
+
+    /// The part of [`Plan::memory`] that is not the arena.
+    pub fn memory_of_results(&self) -> u64 {
+        let is_apart = |k: &usize| self.is_fresh(*k) && self.place_of_result(*k as u32).is_none();
+        let apart = (0..self.outputs.len()).filter(is_apart);
+        let apart: u64 = apart.map(|k| block_bytes(self.outputs[k].nbytes() as u64)).sum();
+        apart + block_bytes(self.results_bytes)
+    }
+
+    /// Bytes of blocks for the results in the block of results, where each has one of its own.
+    pub fn memory_apart(&self) -> u64 {
+        let nbytes = |(k, _): &(u32, u64)| self.outputs[*k as usize].nbytes() as u64;
+        self.results.iter().map(|result| block_bytes(nbytes(result))).sum()
+    }
+
+    /// Whether a result reuses no memory of inputs, and is not on the host.
+    fn is_fresh(&self, k: usize) -> bool {
+        self.donors[k].is_none() && !self.is_on_host(k)
     }
 
     /// Bytes of results that reuse no memory of inputs, without those on the host.
     pub fn fresh_bytes(&self) -> u64 {
-        let is_fresh = |k: &usize| self.donors[*k].is_none() && !self.is_on_host(*k);
-        (0..self.outputs.len()).filter(is_fresh).map(|k| self.outputs[k].nbytes() as u64).sum()
+        let fresh = (0..self.outputs.len()).filter(|&k| self.is_fresh(k));
+        fresh.map(|k| self.outputs[k].nbytes() as u64).sum()
     }
 
     /// Bytes of the host's memory that it takes: offloaded values that wait between steps or for other programs.

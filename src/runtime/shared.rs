@@ -59,6 +59,7 @@ impl Shared {
         let (backend, warning) = options::backend(&options)?;
         let observed = Observed::new(&options)?;
         warning.into_iter().for_each(|warning| observed.warn(warning));
+        backend.pool().set_exact(options.memory_limit != 0);
         let disk = |folder| Disk::new(folder, options.cache_limit as u64);
         Ok(Shared {
             backend,
@@ -122,6 +123,7 @@ impl Shared {
     /// anew. To be called by the launch thread while nothing else runs, or before there is one.
     pub fn limit_memory(&self, limit: u64) {
         self.memory_limit.store(limit, Relaxed);
+        self.backend.pool().set_exact(limit != 0);
         self.families.forget_plans();
         // Under this lock, so that no prefetched program becomes a path before both are done.
         let mut prefetched = self.prefetched.lock();

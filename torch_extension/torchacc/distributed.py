@@ -162,9 +162,7 @@ def _connected(options):
         nccl = _nccl(store, rank, size, options)
         transport._register_backend(gpu, dist.ProcessGroup.BackendType.NCCL, nccl)
     elif size > 1:
-        of_gathers = dist.PrefixStore("gathers/", store)
-        gathers = dist.ProcessGroup(of_gathers, rank, size)
-        _carry(gathers, host_backend(of_gathers, rank, size, options))
+        gathers = host_gathers(store, rank, size, options)
     boxed = gathers and gathers.boxed()
     torch.ops.acc.attach_backend(group.boxed(), transport.boxed(), boxed, options.group_id)
     atexit.register(_finish)
@@ -181,6 +179,17 @@ def host_backend(store: dist.Store, rank: int, size: int, options: Any) -> dist.
     gloo.options.global_ranks_in_group = options.global_ranks_in_group
     gloo.options.group_name = options.group_id
     return gloo
+
+
+def host_gathers(
+    store: dist.Store, rank: int, size: int, options: Any
+) -> dist.ProcessGroup | None:
+    """What carries large gathers in the host's memory, on a lane of their own. On a GPU they go with
+    all others: a second communicator of NCCL takes memory, and shares its links."""
+    store = dist.PrefixStore("gathers/", store)
+    group = dist.ProcessGroup(store, rank, size)
+    _carry(group, host_backend(store, rank, size, options))
+    return group
 
 
 def _nccl(store, rank, size, options):

@@ -27,8 +27,7 @@ impl Arena {
         // A block that another program left may exceed the limit together with the results of this program.
         let fits = |bytes: &dyn Bytes| {
             let limit = shared.memory_limit().unwrap_or(u64::MAX);
-            let others = plan.fresh_bytes() + plan.results_bytes;
-            bytes.len() >= nbytes && bytes.len() as u64 + others <= limit
+            bytes.len() >= nbytes && bytes.len() as u64 + plan.memory_of_results() <= limit
         };
         if self.device.as_deref().is_none_or(|bytes| !fits(bytes)) {
             // The old block is freed first: both at once may be too much.

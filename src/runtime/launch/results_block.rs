@@ -101,6 +101,6 @@ fn pays(shared: &Shared, own: u64) -> bool {
 }
 
 fn fits_apart(shared: &Shared, plan: &Plan) -> bool {
-    let bytes = plan.memory() + plan.results_bytes;
+    let bytes = plan.memory() + plan.memory_apart();
     shared.memory_limit().is_none_or(|limit| bytes <= limit)
 }

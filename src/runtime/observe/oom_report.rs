@@ -40,8 +40,8 @@ pub fn over_limit(plan: &Plan, operators: &[Operator], limit: u64) -> Error {
          and {} for what lies between, computed again wherever that helps.\n",
         size(plan.memory()),
         size(limit),
-        size(plan.fresh_bytes()),
-        size(plan.arena_bytes)
+        size(plan.memory_of_results()),
+        size(plan.memory() - plan.memory_of_results())
     );
     largest(&mut text, plan, operators);
     text.push_str(
@@ -53,9 +53,9 @@ pub fn over_limit(plan: &Plan, operators: &[Operator], limit: u64) -> Error {
 
 /// Appends the step at the peak with the largest values live there, and the largest results.
 fn largest(text: &mut String, plan: &Plan, operators: &[Operator]) {
-    let given = |k: usize| plan.donors[k].is_none();
+    let is_new = |(k, _): &(usize, &Ty)| plan.donors[*k].is_none();
     let fresh: Vec<(&Ty, usize)> =
-        plan.outputs.iter().enumerate().filter(|(k, _)| given(*k)).map(|(k, ty)| (ty, k)).collect();
+        plan.outputs.iter().enumerate().filter(is_new).map(|(k, ty)| (ty, k)).collect();
     let results = plan.fresh_bytes();
     let made_by = |step: usize| {
         let step = &plan.steps[step];

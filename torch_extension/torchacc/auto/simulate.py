@@ -124,7 +124,7 @@ class Simulation:
 
 @contextlib.contextmanager
 def world(size: int, rank: int = 0) -> Iterator[None]:
-    """Inside, this process is that rank of a job of `size`; nothing is sent, and
+    """Inside, this process is that rank of a job of `size` GPUs; nothing is sent, and
     `init_process_group` has been called. Raises RuntimeError where the device computes: collectives
     leave their results as they are, so every number would be wrong."""
     if backend.named() != "null":
@@ -137,7 +137,8 @@ def world(size: int, rank: int = 0) -> Iterator[None]:
     module = dist.distributed_c10d
     names = ("init_process_group", "destroy_process_group")
     before = {name: getattr(module, name) for name in names}
-    host, distributed.host_backend = distributed.host_backend, nobody
+    host = distributed.host_backend, distributed.host_gathers
+    distributed.host_backend, distributed.host_gathers = nobody, lambda *_: None
     try:
         dist.init_process_group("acc", rank=rank, world_size=size, store=dist.HashStore())
         for name in names:
@@ -145,7 +146,7 @@ def world(size: int, rank: int = 0) -> Iterator[None]:
             setattr(dist, name, lambda *args, **options: None)
         yield
     finally:
-        distributed.host_backend = host
+        distributed.host_backend, distributed.host_gathers = host
         for name, function in before.items():
             setattr(module, name, function)
             setattr(dist, name, function)
@@ -164,12 +165,13 @@ def steps_of(text: str) -> tuple[list[Step], int]:
 def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulation:
     """A run of the plan in `text` by each rank of `cluster`. `groups`: the ranks of each
     communicator in the order in which the plan first uses them, by any name; one name stands for
-    all. A process group has two: one for gathers of 64 KiB and more, one for all else.
-    Communicators of equal groups share a link.
+    all. A process group has one, as on GPUs. Communicators of equal groups share a link.
 
     Raises ValueError for a plan with convolutions, transforms or CPU fallbacks: their time is not
     estimated; and for one with more communicators than several names stand for."""
     steps, arena = steps_of(text)
+    # Devices that take turns.
+    turns = cluster.devices_per_node / cluster.at_once
     known: dict[str, tuple[str, Group]] = {}
     names = [*groups.items()]
     now, exposed, compute, communication = 0.0, 0.0, 0.0, 0.0
@@ -183,7 +185,7 @@ def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulatio
             exposed += max(due) - now
             now = max(due)
         if not step.is_collective:
-            took = seconds_of(step, cluster)
+            took = turns * seconds_of(step, cluster)
             spans.append((step.name, None, now, now + took))
             now, compute = now + took, compute + took
             continue
@@ -192,8 +194,8 @@ def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulatio
             used = len({name for name, _ in known.values()})
             if used == len(names) > 1:
                 raise ValueError(
-                    f"simulate: the plan has more communicators than {', '.join(groups)}: a process"
-                    f" group has two, one of them for large gathers; the next is of a {step.name}"
+                    f"simulate: the plan has more communicators than {', '.join(groups)}: the next"
+                    f" is of a {step.name}"
                 )
             known[token] = names[min(used, len(names) - 1)]
         lane, group = known[token]
