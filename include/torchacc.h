@@ -1555,7 +1555,7 @@ typedef torchacc_error *(*torchacc_collective_fn)(void *user,
 
 /*
  Does one collective on tensors in the memory of the context's `device`, as a `torchacc_collective_fn`, but queues it on
- `device->stream`, a stream for collectives, and does not wait, so that the program's computation overlaps it. To be given on
+ `device->stream`, a stream for this communicator or for all, and does not wait, so that the program's computation overlaps it. To be given on
  every rank or on none.
  */
 typedef torchacc_error *(*torchacc_device_collective_fn)(void *user,
@@ -1662,8 +1662,8 @@ typedef struct torchacc_communicator {
   torchacc_device_transfer_fn device_all_to_all_v;
   /*
    If not 0, its functions may be called concurrently with those of other communicators and with computation, so that
-   collectives overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one
-   after the other.
+   collectives overlap computation in host memory; and each communicator has a stream of its own on a device. If one
+   communicator of a context has 0 here, all collectives run one after the other, on one stream.
    */
   uint32_t concurrent;
   /*

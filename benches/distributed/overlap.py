@@ -123,7 +123,8 @@ def main():
         lanes = run(args, 1, args.speed, library)
     print(f"{args.ranks} processes; milliseconds a step; links of {args.speed} MB/s")
     print(f"{'':20} {'fast':>8} {'serial':>8} {'lanes':>8} {'network':>8} {'hidden':>7}", end="")
-    print(f" {'in collectives':>15} {'exposed':>8} {'peak':>6} {'simulated: serial':>18} {'lanes':>8}")
+    print(f" {'in collectives':>15} {'exposed':>8} {'peak':>6}", end="")
+    print(f" {'simulated: serial':>18} {'lanes':>8}")
     for name in args.engines:
         assert lanes[name]["losses"] == serial[name]["losses"], f"{name}: other losses"
         times = [of[name]["medians"][0] for of in (fast, serial, lanes)]

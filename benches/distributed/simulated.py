@@ -63,8 +63,8 @@ class Llama(nn.Module):
         return self.head(self.norm(x))
 
 
-def recorded(layers, width, batch, length):
-    """The program of a step, as text."""
+def training(layers, width, batch, length):
+    """A function that records a step, sharded over all ranks."""
     with torch.device("meta"):
         model = Llama(layers, width)
     halves = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
@@ -74,23 +74,28 @@ def recorded(layers, width, batch, length):
     model.to_empty(device="acc")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     tokens = torch.zeros(batch, length, dtype=torch.long, device="acc")
-    for _ in range(2):
+
+    def step(_):
         loss = F.cross_entropy(model(tokens).flatten(0, 1).float(), tokens.flatten())
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        torchacc.sync()
-    return torchacc.last_program()
+
+    return step
 
 
-def recorded_engine(name, layers, width):
+def engine(name, layers, width):
     from engines import ENGINES, MODELS
 
     class Sized(MODELS["llama"]):
         def __init__(self):
             super().__init__(layers=layers, width=width)
 
-    step = ENGINES[name]("acc", Sized)
+    return ENGINES[name]("acc", Sized)
+
+
+def recorded(step):
+    """The program of a step, as text."""
     for number in range(2):
         step(number)
         torchacc.sync()
@@ -120,9 +125,9 @@ def main():
     began = time.perf_counter()
     with world(group.size):
         if args.engine:
-            text = recorded_engine(args.engine, args.layers, args.width)
+            text = recorded(engine(args.engine, args.layers, args.width))
         else:
-            text = recorded(args.layers, args.width, args.batch, args.length)
+            text = recorded(training(args.layers, args.width, args.batch, args.length))
     took = time.perf_counter() - began
     made = simulate(text, cluster, {"all": group})
     print(

@@ -33,7 +33,7 @@ pub type torchacc_collective_fn = Option<
 >;
 
 /// Does one collective on tensors in the memory of the context's `device`, as a `torchacc_collective_fn`, but queues it on
-/// `device->stream`, a stream for collectives, and does not wait, so that the program's computation overlaps it. To be given on
+/// `device->stream`, a stream for this communicator or for all, and does not wait, so that the program's computation overlaps it. To be given on
 /// every rank or on none.
 pub type torchacc_device_collective_fn = Option<
     unsafe extern "C" fn(
@@ -148,8 +148,8 @@ pub struct torchacc_communicator {
     pub device_reduce: torchacc_device_transfer_fn,
     pub device_all_to_all_v: torchacc_device_transfer_fn,
     /// If not 0, its functions may be called concurrently with those of other communicators and with computation, so that
-    /// collectives overlap computation in host memory. If one communicator of a context has 0 here, all collectives run one
-    /// after the other.
+    /// collectives overlap computation in host memory; and each communicator has a stream of its own on a device. If one
+    /// communicator of a context has 0 here, all collectives run one after the other, on one stream.
     pub concurrent: u32,
     /// If it is `concurrent`: called instead of the functions for host memory for the collectives that are pending while the
     /// program computes, so that several may go together. NULL: one by one.

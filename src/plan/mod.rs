@@ -349,9 +349,9 @@ impl Kernel {
     }
 }
 
-/// The size of a pool's block for so many bytes.
-fn block_bytes(nbytes: u64) -> u64 {
-    let class = size_class(nbytes as usize, COARSEST).map_or(u64::MAX, |class| class as u64);
+/// The size of a pool's block for so many bytes; 0 for none.
+pub fn block_bytes(nbytes: u64) -> u64 {
+    let class = size_class(nbytes as usize, COARSEST).map_or(nbytes, |class| class as u64);
     if nbytes == 0 { 0 } else { class }
 }
 

@@ -181,11 +181,9 @@ def host_backend(store: dist.Store, rank: int, size: int, options: Any) -> dist.
     return gloo
 
 
-def host_gathers(
-    store: dist.Store, rank: int, size: int, options: Any
-) -> dist.ProcessGroup | None:
-    """What carries large gathers in the host's memory, on a lane of their own. On a GPU they go with
-    all others: a second communicator of NCCL takes memory, and shares its links."""
+def host_gathers(store: dist.Store, rank: int, size: int, options: Any) -> dist.ProcessGroup | None:
+    """What carries large gathers in the host's memory, on a lane of their own. On a GPU they go
+    with all others: a second communicator of NCCL takes memory, and shares its links."""
     store = dist.PrefixStore("gathers/", store)
     group = dist.ProcessGroup(store, rank, size)
     _carry(group, host_backend(store, rank, size, options))

@@ -21,11 +21,14 @@ pub struct Collectives {
     calls: Vec<(Kind, MemRef)>,
     /// For every launch group, the collectives that it waits for.
     joins: Vec<Vec<usize>>,
+    /// Whether each communicator has a stream: in plans with lanes.
+    are_apart: bool,
 }
 
 /// A collective that may be in flight.
 struct Open {
     step: usize,
+    /// The lane whose stream it is on; `None` for that of all.
     lane: Option<ValueId>,
     window: Window,
 }
@@ -33,13 +36,15 @@ struct Open {
 impl Collectives {
     pub fn new<T>(plan: &Plan, groups: &[LaunchGroup<T>]) -> Collectives {
         let (mut calls, mut joins, lanes) = (Vec::new(), Vec::new(), plan.lanes());
+        let are_apart = plan.steps.iter().any(|step| step.done.is_some());
         let mut open: Vec<Open> = Vec::new();
         for group in groups {
             let mut joined = Vec::new();
             for &index in group.steps() {
-                let (step, lane) = (&plan.steps[index], lanes[index]);
-                // A lane is one stream, so what comes before there is done by then.
-                let waits = |one: &Open| one.lane != lane && one.window.waits(plan, step);
+                let step = &plan.steps[index];
+                let lane = lanes[index].map(|lane| Some(lane).filter(|_| are_apart));
+                // What comes before on its stream is done by then.
+                let waits = |one: &Open| Some(one.lane) != lane && one.window.waits(plan, step);
                 while let Some(last) = open.iter().rposition(waits) {
                     let (of, mut at) = (open[last].lane, 0);
                     open.retain(|one| {
@@ -49,7 +54,7 @@ impl Collectives {
                         stays
                     });
                 }
-                if let Some(kind) = step.kernel.collective() {
+                if let (Some(kind), Some(lane)) = (step.kernel.collective(), lane) {
                     // Its data reads, if any, are followed by communicator, token and rank; its data writes by the token.
                     let (reads, writes) = (step.reads.len() - 3, step.writes.len() - 1);
                     calls.push((kind, step.reads[reads].mem));
@@ -61,7 +66,7 @@ impl Collectives {
             }
             joins.push(joined);
         }
-        Collectives { calls, joins }
+        Collectives { calls, joins, are_apart }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -74,6 +79,11 @@ impl Collectives {
             MemRef::Scalar(slot) => collective::is_on_device(*kind, call.scalars[*slot as usize]),
             _ => false,
         })
+    }
+
+    /// The communicator whose side stream a collective of it is on; `None` for that of all.
+    pub fn stream_of(&self, communicator: u64) -> Option<u64> {
+        Some(communicator).filter(|_| self.are_apart)
     }
 
     /// The steps whose collectives a launch group waits for.

@@ -92,12 +92,12 @@ pub trait Device: Send + Sync {
     /// Calls `work`, which puts work of its own on the queue.
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 
-    /// Calls `work`, which enqueues work of its own on the side stream of a communicator, that of the location it is passed. It
-    /// runs after all work queued so far. The number is for one [`Device::join`] or [`Device::wait_for`], which must follow. After
-    /// an error all later work waits for the work that had begun.
+    /// Calls `work`, which enqueues work of its own on a side stream, that of the location it is passed: the communicator's, or one
+    /// for all. It runs after all work queued so far. The number is for one [`Device::join`] or [`Device::wait_for`], which must
+    /// follow. After an error all later work waits for the work that had begun.
     fn on_side_stream(
         &self,
-        communicator: u64,
+        communicator: Option<u64>,
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<usize>;
 

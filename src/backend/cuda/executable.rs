@@ -255,7 +255,8 @@ impl CudaExecutable {
                     let Some(communicator) = step.communicator(call.scalars) else {
                         return internal!("a collective without a communicator");
                     };
-                    let queue = |work: &mut Work| device.on_side_stream(communicator, work);
+                    let stream = self.collectives.stream_of(communicator);
+                    let queue = |work: &mut Work| device.on_side_stream(stream, work);
                     run.put(index, collective.call(device, step, call, address, queue)?);
                 }
                 Ready::Other(Action::Collective { .. }) => {

@@ -2,7 +2,7 @@
 
 use crate::buffer::Bytes;
 use crate::error::Result;
-use crate::plan::Plan;
+use crate::plan::{Plan, block_bytes};
 use crate::runtime::shared::Shared;
 
 /// Memory for the intermediates of all programs, except for those in a block of results: programs run one after the other, so
@@ -27,7 +27,8 @@ impl Arena {
         // A block that another program left may exceed the limit together with the results of this program.
         let fits = |bytes: &dyn Bytes| {
             let limit = shared.memory_limit().unwrap_or(u64::MAX);
-            bytes.len() >= nbytes && bytes.len() as u64 + plan.memory_of_results() <= limit
+            let taken = block_bytes(bytes.len() as u64) + plan.memory_of_results();
+            bytes.len() >= nbytes && taken <= limit
         };
         if self.device.as_deref().is_none_or(|bytes| !fits(bytes)) {
             // The old block is freed first: both at once may be too much.

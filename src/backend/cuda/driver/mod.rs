@@ -220,7 +220,7 @@ impl Device for Gpu {
 
     fn on_side_stream(
         &self,
-        communicator: u64,
+        communicator: Option<u64>,
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<usize> {
         self.streams.on_side_stream(&self.context, (communicator, self.location()), work)

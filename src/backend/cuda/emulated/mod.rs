@@ -60,19 +60,21 @@ pub struct Emulated {
     late: Mutex<Late>,
 }
 
+type Work = Box<dyn FnOnce() + Send>;
+
 /// Work on side streams: done as late as possible, when it is joined.
 #[derive(Default)]
 struct Late {
     /// How often some was asked for, and the stream of the last.
     asked: usize,
-    stream: u64,
+    stream: Option<u64>,
     /// What waits on each stream, with the number for which it was asked.
-    waiting: HashMap<u64, VecDeque<(usize, Box<dyn FnOnce() + Send>)>>,
+    waiting: HashMap<Option<u64>, VecDeque<(usize, Work)>>,
 }
 
 impl Late {
     /// The next work on the stream of this number that comes no later.
-    fn next(&mut self, number: usize) -> Option<Box<dyn FnOnce() + Send>> {
+    fn next(&mut self, number: usize) -> Option<Work> {
         let has = |queue: &&mut VecDeque<(usize, _)>| queue.iter().any(|(n, _)| *n == number);
         Some(self.waiting.values_mut().find(has)?.pop_front()?.1)
     }
@@ -85,7 +87,7 @@ impl Emulated {
     }
 
     /// Puts `work` on the side stream, in [`Device::on_side_stream`].
-    pub fn later(&self, work: Box<dyn FnOnce() + Send>) {
+    pub fn later(&self, work: Work) {
         let mut late = self.late.lock();
         let (stream, number) = (late.stream, late.asked);
         late.waiting.entry(stream).or_default().push_back((number, work));
@@ -345,7 +347,7 @@ impl Device for Emulated {
 
     fn on_side_stream(
         &self,
-        communicator: u64,
+        communicator: Option<u64>,
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<usize> {
         let number = {

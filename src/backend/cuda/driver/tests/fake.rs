@@ -281,7 +281,8 @@ fn streams_change_no_value() {
         let Some(driver) = Driver::new(&format!("streams{eager}"), &[eager]) else { return };
         let device = driver.open().unwrap();
         let communicators = [0, 1, 2].map(|_| Arc::new(communicator()));
-        let numbers = communicators.each_ref().map(register);
+        let [first, second, _] = communicators.each_ref().map(register);
+        let numbers = [Some(first), Some(second), None];
         let kernel = device.load(&[add_one()]).unwrap().remove(0);
         let places: Vec<usize> = (0..4).map(|_| device.allocate(16).unwrap()).collect();
         let mut expected = [[0u64; 2]; 4];
@@ -381,7 +382,7 @@ fn a_run_that_ends_early_is_waited_for() {
             driver.add(here.stream, other);
             Ok(())
         };
-        run.put(3, device.on_side_stream(5, &mut collective).unwrap());
+        run.put(3, device.on_side_stream(None, &mut collective).unwrap());
         drop(run);
         [address, other].iter().for_each(|to| device.upload(&[0; 16], *to).unwrap());
         device.settle().unwrap();
