@@ -1555,8 +1555,8 @@ typedef torchacc_error *(*torchacc_collective_fn)(void *user,
 
 /*
  Does one collective on tensors in the memory of the context's `device`, as a `torchacc_collective_fn`, but queues it on
- `device->stream`, a stream for this communicator or for all, and does not wait, so that the program's computation overlaps it. To be given on
- every rank or on none.
+ `device->stream`, a stream for this communicator or for all, and does not wait, so that the program's computation overlaps
+ it. To be given on every rank or on none.
  */
 typedef torchacc_error *(*torchacc_device_collective_fn)(void *user,
                                                          const struct torchacc_device *device,

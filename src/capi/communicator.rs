@@ -33,8 +33,8 @@ pub type torchacc_collective_fn = Option<
 >;
 
 /// Does one collective on tensors in the memory of the context's `device`, as a `torchacc_collective_fn`, but queues it on
-/// `device->stream`, a stream for this communicator or for all, and does not wait, so that the program's computation overlaps it. To be given on
-/// every rank or on none.
+/// `device->stream`, a stream for this communicator or for all, and does not wait, so that the program's computation overlaps
+/// it. To be given on every rank or on none.
 pub type torchacc_device_collective_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,

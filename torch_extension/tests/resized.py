@@ -93,8 +93,12 @@ def main(folder):
                         time.sleep(60)
                 if step == LOST and begin == 0 and node == "b":
                     kill(os.getppid(), os.getpid())
-                if step == KILLED and begin == BACK and log.name == "b-1":
-                    kill(os.getpid())
+                if step == KILLED and begin == BACK:
+                    # All ranks have their snapshots of the step before, or it would be made again.
+                    checkpointer.wait()
+                    dist.barrier()
+                    if log.name == "b-1":
+                        kill(os.getpid())
                 seen, loss = stepped(model, optimizer, micro_batches)
                 say(step=step, epoch=epoch, seen=seen, loss=loss)
                 if sampler.step % 2 == 0:
