@@ -4,6 +4,7 @@
 //! one buffer at a time, so donation needs no reference counts.
 
 mod host_copy;
+pub mod size_class;
 
 use crate::error::{Code, Error, Result};
 pub use host_copy::{Elements, HostCopy, Taken};
@@ -28,30 +29,6 @@ pub struct Location {
 impl Location {
     /// `kDLCPU`.
     pub const HOST: Location = Location { device_type: 1, device_id: 0, stream: 0, is_host: true };
-}
-
-/// Bytes of the smallest block of a pool; addresses are multiples of it.
-pub const MIN_ALIGN: usize = 64;
-/// The most bytes between the sizes that blocks of a pool have: a huge page.
-pub const COARSEST: usize = 2 << 20;
-
-/// The size of a pool's block for so many bytes: one of eight sizes per doubling, or a multiple of the coarsest step, so at most an
-/// eighth is wasted. `None` if no address space has so many.
-pub fn size_class(nbytes: usize, coarsest: usize) -> Option<usize> {
-    let n = nbytes.max(MIN_ALIGN);
-    let step = (1usize << n.ilog2()) / 8;
-    let step = step.clamp(MIN_ALIGN, coarsest);
-    n.checked_next_multiple_of(step).filter(|&class| class <= isize::MAX as usize)
-}
-
-/// The largest size of a pool's block that is no more than so many bytes; 0 if there is none.
-pub fn class_within(nbytes: usize, coarsest: usize) -> usize {
-    match nbytes.checked_ilog2() {
-        Some(log) if nbytes >= MIN_ALIGN => {
-            nbytes - nbytes % ((1usize << log) / 8).clamp(MIN_ALIGN, coarsest)
-        }
-        _ => 0,
-    }
 }
 
 /// Device memory as the rest of the library sees it.

@@ -5,7 +5,7 @@
 //! many free bytes as were ever live at once.
 #![expect(unsafe_code, reason = "raw allocation")]
 
-use crate::buffer::{COARSEST, MIN_ALIGN, size_class};
+use crate::buffer::size_class::{COARSEST, MIN_ALIGN, size_class};
 use crate::error::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::alloc::Layout;
@@ -391,7 +391,6 @@ fn out_of_memory(nbytes: usize) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::class_within;
 
     #[test]
     fn blocks_are_aligned_and_classes_waste_little() {
@@ -577,18 +576,6 @@ mod tests {
         let used = Pool::new();
         drop(used.allocate(1).unwrap());
         assert!(used.replace(Box::new(Counted::default())).is_err());
-    }
-
-    #[test]
-    fn steps_between_classes_are_limited() {
-        assert_eq!(size_class((64 << 20) + 1, COARSEST), Some(66 << 20));
-        assert_eq!(size_class((64 << 20) + 1, usize::MAX), Some(72 << 20));
-        assert_eq!(size_class(1000, COARSEST), Some(1024));
-        for nbytes in (0..5000).chain((3 << 20)..(3 << 20) + 99) {
-            let class = class_within(nbytes, COARSEST);
-            assert!(class <= nbytes && (class == 0 || size_class(class, COARSEST) == Some(class)));
-            assert!(size_class(class + 1, COARSEST).is_some_and(|next| next > nbytes), "{nbytes}");
-        }
     }
 
     #[test]

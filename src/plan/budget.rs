@@ -13,7 +13,7 @@ use super::decisions::{Cost, Limited, PlanDecisions, Runs};
 use super::draft::{Fused, RegionId};
 use super::remat::remat;
 use super::{ALIGN, UnplacedPlan, order};
-use crate::buffer::{COARSEST, class_within};
+use crate::buffer::size_class::largest_within;
 use crate::graph::Graph;
 use simulation::{Sequence, Taste};
 
@@ -74,11 +74,6 @@ struct Most {
     before: u64,
 }
 
-/// The largest arena whose block has at most so many bytes.
-fn largest_in(nbytes: u64) -> u64 {
-    class_within(nbytes as usize, COARSEST) as u64
-}
-
 /// A search for plans of one program.
 struct Search<'a> {
     graph: &'a Graph,
@@ -90,7 +85,7 @@ struct Search<'a> {
 struct Found {
     fused: Fused,
     runs: Runs,
-    /// Bytes by which the arena is too large.
+    /// Bytes by which the arena is too large; 0 within the limit.
     over: u64,
     time: u64,
 }
@@ -129,7 +124,7 @@ impl<'a> Search<'a> {
     }
 
     fn fitting(&self, limit: u64, most: Most) -> Option<Found> {
-        let arena = largest_in(limit.checked_sub(most.outside)?);
+        let arena = largest_within(limit.checked_sub(most.outside)?);
         let shared = Some(most.shared).filter(|&shared| shared > 0);
         let both = shared.and_then(|shared| self.aiming(arena + shared, limit));
         both.or_else(|| self.aiming(arena, limit))
@@ -156,8 +151,9 @@ impl<'a> Search<'a> {
     fn found(&self, runs: Runs, limit: u64) -> Option<Found> {
         let fused = runs.applied(self.fused)?;
         let plan = (self.unplaced)(&fused, &in_order(&fused)).placed();
-        let room = largest_in(limit.saturating_sub(plan.memory_of_results()));
-        let over = plan.arena_bytes.saturating_sub(room);
+        let room = largest_within(limit.saturating_sub(plan.memory_of_results()));
+        let is_within = plan.memory() <= limit;
+        let over = if is_within { 0 } else { plan.arena_bytes.saturating_sub(room).max(1) };
         let time = whole_time(self.graph, &fused);
         Some(Found { fused, runs, over, time })
     }

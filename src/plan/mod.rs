@@ -30,7 +30,7 @@ mod rounding;
 pub mod stored;
 mod views;
 
-use crate::buffer::{COARSEST, size_class};
+use crate::buffer::size_class::block_bytes;
 use crate::dtype::DType;
 use crate::error::{Code, Error, Result, Site};
 use crate::graph::{Graph, ValueId};
@@ -347,12 +347,6 @@ impl Kernel {
             Kernel::Node { .. } => reads,
         }
     }
-}
-
-/// The size of a pool's block for so many bytes; 0 for none.
-pub fn block_bytes(nbytes: u64) -> u64 {
-    let class = size_class(nbytes as usize, COARSEST).map_or(nbytes, |class| class as u64);
-    if nbytes == 0 { 0 } else { class }
 }
 
 impl Plan {

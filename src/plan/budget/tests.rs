@@ -1,10 +1,11 @@
+use crate::buffer::size_class::block_bytes;
 use crate::graph::Graph;
 use crate::graph::text::parse;
 use crate::op::host::{HostOp, register};
 use crate::plan::random::{Dice, random_program};
 use crate::plan::tests::{NoWorkspace, leaves};
 use crate::plan::training::training_step;
-use crate::plan::{Cost, Plan, PlanMode, block_bytes, check, plan_unplaced};
+use crate::plan::{Cost, Plan, PlanMode, check, plan_unplaced};
 
 /// The plan, which its own decisions give again, and what the limit cost.
 fn planned(graph: &Graph, donors: &[Option<u32>], mode: PlanMode) -> (Plan, Option<Cost>) {

@@ -1,8 +1,9 @@
 //! Memory that is only needed during a run, and new memory for results.
 
 use crate::buffer::Bytes;
+use crate::buffer::size_class::block_bytes;
 use crate::error::Result;
-use crate::plan::{Plan, block_bytes};
+use crate::plan::Plan;
 use crate::runtime::shared::Shared;
 
 /// Memory for the intermediates of all programs, except for those in a block of results: programs run one after the other, so
