@@ -16,7 +16,9 @@ use crate::op::collective::{
 };
 use crate::op::host::HostTensor;
 use crate::op::lane::Ended;
-use crate::plan::random::{COMMUNICATORS, FIRST_COMMUNICATOR, RANKS, random_ranks_program};
+use crate::plan::random::{
+    COMMUNICATORS, FIRST_COMMUNICATOR, RANKS, random_lanes_program, random_ranks_program,
+};
 use crate::plan::tests::{leaves, plan_for, plan_sharing};
 use crate::plan::{self, Plan, PlanMode};
 use std::sync::Arc;
@@ -194,12 +196,14 @@ fn random_programs_have_the_same_bits_on_side_streams() {
     let device = Arc::new(Emulated::default());
     let cuda = |lanes| Cuda::new(device.clone(), Pool::new(), true).with_lanes(lanes);
     let (backend, serial, landed) = (cuda(true), cuda(false), Landed::default());
-    let (mut in_flight, mut differ) = (0, 0);
-    for seed in 0..8 {
-        let (graph, donors) = random_ranks_program(seed);
+    let (mut in_flight, mut copies, mut differ) = (0, 0, 0);
+    for seed in 0..12 {
+        let (graph, donors) = random_lanes_program(seed);
         let plan = plan_sharing(&backend, &graph, &donors);
         let plain = plan_for(&serial, &graph, &donors);
-        in_flight += plan.steps.iter().filter(|step| step.done.is_some()).count();
+        let on_lanes = || plan.steps.iter().filter(|step| step.done.is_some());
+        in_flight += on_lanes().count();
+        copies += on_lanes().filter(|step| step.kernel.is_copy()).count();
         differ += u64::from(plan.to_string() != plain.to_string());
         let (arrays, mut scalars) = some_inputs(&plan, seed);
         let _kept = registered(&mut scalars, |name| on_device(name, &device));
@@ -215,7 +219,8 @@ fn random_programs_have_the_same_bits_on_side_streams() {
             assert_eq!(bits(&one[values.clone()]), bits(&on_host[values.clone()]), "seed {seed}");
         }
     }
-    assert!(in_flight > 8 && differ > 2, "{in_flight} were on lanes, {differ} plans differ");
+    assert!(in_flight > copies + 8 && differ > 2, "{in_flight} were on lanes, {differ} differ");
+    assert!(copies > 3, "{copies} copies were on lanes");
     assert_eq!(landed.0.load(SeqCst), in_flight as u64);
 }
 

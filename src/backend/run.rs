@@ -7,7 +7,7 @@
 use super::{Call, Failure, Outcome};
 use crate::error::{Code, Error, Result};
 use crate::op::lane::Ticket;
-use crate::plan::{Kernel, MemRef, Operand, Plan, Step};
+use crate::plan::{Kernel, Lane, MemRef, Operand, Plan, Step};
 use crate::shape::{Layout, numel};
 use std::collections::BTreeMap;
 use std::iter;
@@ -65,7 +65,7 @@ struct InFlight(Vec<Started>);
 
 struct Started {
     step: usize,
-    communicator: Option<u64>,
+    lane: Option<Lane<u64>>,
     ticket: Ticket,
 }
 
@@ -85,8 +85,8 @@ impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
         }
         match self.attempt(index) {
             Ok(Some(ticket)) => {
-                let communicator = step.communicator(self.call.scalars);
-                self.in_flight.0.push(Started { step: index, communicator, ticket });
+                let lane = self.plan.lane(step, self.call.scalars);
+                self.in_flight.0.push(Started { step: index, lane, ticket });
             }
             Ok(None) => self.succeed(step),
             Err(error) => self.fail(index, error),
@@ -102,8 +102,8 @@ impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
             return Err(error);
         }
         let before = step.done.and_then(|_| {
-            let communicator = step.communicator(call.scalars);
-            let of_lane = self.in_flight.0.iter().rfind(|s| s.communicator == communicator);
+            let lane = plan.lane(step, call.scalars);
+            let of_lane = self.in_flight.0.iter().rfind(|s| s.lane == lane);
             of_lane.map(|started| started.ticket.clone())
         });
         call.watch.inspect(|watch| watch.begin(index));
@@ -141,18 +141,18 @@ impl<F: FnMut(usize, Option<Ticket>) -> Result<Option<Ticket>>> Run<'_, F> {
             return;
         }
         let (plan, step) = (self.plan, &self.plan.steps[index]);
-        let alone = if step.done.is_none() { step.communicator(self.call.scalars) } else { None };
+        let alone = if step.done.is_none() { plan.lane(step, self.call.scalars) } else { None };
         self.land(|started| {
             let done = plan.steps[started.step].done.is_none_or(|done| done as usize <= index);
-            done || alone.is_some() && started.communicator == alone
+            done || alone.is_some() && started.lane == alone
         });
     }
 
     /// Waits for the steps in flight that are due, and for those put on their lanes before them.
     fn land(&mut self, is_due: impl Fn(&Started) -> bool) {
         while let Some(due) = self.in_flight.0.iter().find(|started| is_due(started)) {
-            let lane = due.communicator;
-            let first = self.in_flight.0.iter().position(|s| s.communicator == lane);
+            let lane = due.lane;
+            let first = self.in_flight.0.iter().position(|s| s.lane == lane);
             let index = self.in_flight.0[first.unwrap_or(0)].step;
             self.call.watch.inspect(|watch| watch.waits(index));
             let ended = self.in_flight.0[first.unwrap_or(0)].ticket.wait();

@@ -134,6 +134,9 @@ pub const FLOPS_PER_BYTE: u64 = 16;
 /// The same for products of halves on a GPU with units for them: somewhat less than the data sheets have, which is 156 (A100) and
 /// 295 (H100).
 pub const GPU_HALF_FLOPS_PER_BYTE: u64 = 128;
+/// How many times as long a byte takes on the way between a GPU and its host as within the GPU's memory: 80 for an A100 (2 TB/s and
+/// 25 GB/s by PCI Express 4), 60 for an H100 (3.35 TB/s and 55 GB/s by PCI Express 5), by their data sheets.
+pub const GPU_HOST_LINK_SLOWDOWN: u64 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {

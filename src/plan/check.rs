@@ -3,14 +3,14 @@
 //!
 //! Proved of every step:
 //! * reads are inside memory that holds the value they name, whole, written by an earlier step and not overwritten since;
-//! * writes go to outputs, the arena, the block of results and, of offloaded values only, the host's block, aligned and inside;
+//! * writes go to outputs, the arena, the block of results and, of copies only, the host's block, aligned and inside;
 //!   they overlap no other write or scratch memory of the step, and no read unless the kernel goes through both in step;
 //! * an input donated to an output is written once, by the step that makes the output, or never if it is the output;
 //! * each element of each result is the graph's expression: followed back element by element, for the corners of the
 //!   iteration space and some points inside it;
 //!
-//! * only collectives are on lanes, and until one is done nobody reads or writes its results or overwrites its operands;
-//!   but those started later on the same lane may read them, and end later;
+//! * only collectives and copies of whole tensors to the host and back are on lanes, and until one is done nobody reads or writes
+//!   its results or overwrites its operands; but those started later on the same lane may read them, and end later;
 //!
 //! and of the whole: every output is there; CPU fallbacks, checks and collectives run once each, in the order of the graph
 //! except for collectives of several lanes, and none of these is waited for before all that precede it have begun.
@@ -26,7 +26,8 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId, ValueId};
 use crate::internal;
-use crate::op::{Class, Op, Ty, collective};
+use crate::op::collective::{self, Kind};
+use crate::op::{Class, Op, Ty};
 use crate::shape::contiguous_strides;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -138,11 +139,18 @@ struct LiveValue {
     is_output: bool,
 }
 
-/// A collective on its lane.
+/// A lane: that of the collectives which follow one token, or of copies to the host or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnLane {
+    Token(Content),
+    ToHost,
+    FromHost,
+}
+
+/// A step on its lane.
 struct Pending {
     done: usize,
-    /// The first of its lane's tokens.
-    lane: Content,
+    lane: OnLane,
     reads: Vec<(Space, Range<u64>)>,
     writes: Vec<(Space, Range<u64>)>,
 }
@@ -225,7 +233,7 @@ impl<'a> Memory<'a> {
         }
     }
 
-    /// Checks that a step leaves alone the operands and results of collectives on lanes; then adds the step if it is on one
+    /// Checks that a step leaves alone the operands and results of those on lanes; then adds the step if it is on one
     /// itself.
     fn in_flight(&mut self, index: usize, step: &Step) -> Result<()> {
         self.pending.retain(|pending| pending.done > index);
@@ -246,7 +254,7 @@ impl<'a> Memory<'a> {
             let follows = lane == Some(pending.lane);
             let reads_early = !follows && touch(&reads, &pending.writes);
             if reads_early || touch(&writes, &pending.reads) || touch(&writes, &pending.writes) {
-                return internal!("it touches what a collective on its lane still uses");
+                return internal!("it touches what another one on its lane still uses");
             }
             if follows && step.done.map_or(index, |done| done as usize) < pending.done {
                 return internal!("it is done before what precedes it on its lane");
@@ -260,13 +268,41 @@ impl<'a> Memory<'a> {
                 Ok(())
             }
             Some(_) => internal!("it begins at step {index} and is done before step {done}"),
-            None => internal!("only collectives are done later"),
+            None => internal!("only collectives and copies to the host and back are done later"),
         }
     }
 
-    /// The lane of a collective: the token with which the first of those it follows begins.
-    fn lane(&self, step: &Step) -> Option<Content> {
-        let kind = step.kernel.collective()?;
+    /// The lane of a collective or copy that may have one.
+    fn lane(&self, step: &Step) -> Option<OnLane> {
+        match step.kernel.collective() {
+            Some(kind) => self.lane_of_token(step, kind).map(OnLane::Token),
+            None if step.done.is_none() || !is_whole_copy(step) => None,
+            None => match (self.is_on_host(&step.writes), self.reads_host(step)) {
+                (true, false) => Some(OnLane::ToHost),
+                (false, true) => Some(OnLane::FromHost),
+                _ => None,
+            },
+        }
+    }
+
+    fn reads_host(&self, step: &Step) -> bool {
+        let is_input = |read: &Operand| matches!(read.mem, MemRef::Input(_));
+        let reloads = |&result: &ValueId| self.graph.maker(result).op == Op::Reload;
+        let reloads_input =
+            || step.reads.iter().any(is_input) && step.results_of.iter().any(reloads);
+        self.is_on_host(&step.reads) || reloads_input()
+    }
+
+    fn is_on_host(&self, operands: &[Operand]) -> bool {
+        operands.iter().any(|operand| match operand.mem {
+            MemRef::Host(_) => true,
+            MemRef::Output(k) => self.plan.is_on_host(k as usize),
+            _ => false,
+        })
+    }
+
+    /// The token with which the first of those it follows begins.
+    fn lane_of_token(&self, step: &Step, kind: Kind) -> Option<Content> {
         let mut value = *step.reads_of.get(collective::operands(kind).token)?;
         loop {
             let maker = self.graph.maker(value);
@@ -292,7 +328,7 @@ impl<'a> Memory<'a> {
         }
         let mut written: Vec<(Space, Range<u64>)> = Vec::new();
         for (k, (write, &value)) in step.writes.iter().zip(&step.results_of).enumerate() {
-            let target = self.write(write, value)?;
+            let target = self.write(write, value, is_copy(step))?;
             self.hazards(step, k, &target)?;
             written.push(target);
         }
@@ -342,7 +378,12 @@ impl<'a> Memory<'a> {
         }
     }
 
-    fn write(&mut self, write: &Operand, value: ValueId) -> Result<(Space, Range<u64>)> {
+    fn write(
+        &mut self,
+        write: &Operand,
+        value: ValueId,
+        is_copy: bool,
+    ) -> Result<(Space, Range<u64>)> {
         let ty = self.graph.ty(value);
         let layout = &write.layout;
         let dense = layout.offset == 0 && layout.strides == contiguous_strides(&layout.sizes);
@@ -358,7 +399,7 @@ impl<'a> Memory<'a> {
                 }
             }
             MemRef::Arena(offset) => self.in_arena(&(offset..offset + nbytes))?,
-            MemRef::Host(offset) => self.on_host(&(offset..offset + nbytes), value)?,
+            MemRef::Host(offset) => self.on_host(&(offset..offset + nbytes), value, is_copy)?,
             MemRef::Results(offset) => {
                 if !offset.is_multiple_of(ALIGN) || offset + nbytes > self.plan.results_bytes {
                     return internal!("{write} is not aligned or not in the block of results");
@@ -377,12 +418,12 @@ impl<'a> Memory<'a> {
         Ok(())
     }
 
-    fn on_host(&self, range: &Range<u64>, value: ValueId) -> Result<()> {
+    fn on_host(&self, range: &Range<u64>, value: ValueId, is_copy: bool) -> Result<()> {
         if !range.start.is_multiple_of(ALIGN) || range.end > self.plan.host_bytes {
             return internal!("bytes {range:?} are not aligned or not in the host's block");
         }
-        if self.graph.maker(value).op != Op::Offload {
-            return internal!("value {} is not offloaded", value.0);
+        if !is_copy {
+            return internal!("value {} is computed there", value.0);
         }
         Ok(())
     }
@@ -451,6 +492,21 @@ impl<'a> Memory<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a step computes nothing.
+fn is_copy(step: &Step) -> bool {
+    matches!(&step.kernel, Kernel::Map(body) if body.instrs.is_empty())
+}
+
+/// Whether all that a step does is to copy the bytes of one tensor, in their order.
+fn is_whole_copy(step: &Step) -> bool {
+    let ([read], [write]) = (&step.reads[..], &step.writes[..]) else { return false };
+    is_copy(step)
+        && read.dtype == write.dtype
+        && read.layout.sizes == write.layout.sizes
+        && read.layout.is_contiguous()
+        && !matches!(read.mem, MemRef::Scalar(_) | MemRef::Index)
 }
 
 /// Number of bytes from the start of its memory that an operand spans.

@@ -1,7 +1,8 @@
-//! Costs of kernels and collectives, and which values are cheaper to recompute than to store and load.
+//! Costs of kernels, collectives and copies to the host and back, and which values are cheaper to recompute than to store and load.
 
 use super::Kernel;
 use super::draft::{Fused, Read, Region, Source};
+use super::lanes::Lane;
 use super::views::{View, is_view};
 use crate::graph::{Graph, ValueId};
 use crate::op::collective;
@@ -111,10 +112,22 @@ pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 
     added([read, written, whole, pointwise / FLOPS_PER_BYTE].into_iter()).min(LONGEST)
 }
 
-/// The same for a collective.
-pub(super) fn collective_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 {
-    let moved = region_time(graph, fused, region);
-    COLLECTIVE_LATENCY + moved * collective::SLOWDOWN
+/// The same for a region on a lane.
+pub(super) fn lane_time<C>(graph: &Graph, fused: &Fused, region: &Region, lane: &Lane<C>) -> u64 {
+    match lane {
+        Lane::Communicator(_) => {
+            COLLECTIVE_LATENCY + region_time(graph, fused, region) * collective::SLOWDOWN
+        }
+        Lane::ToHost | Lane::FromHost => {
+            let bytes = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64);
+            host_copy_time(fused, added(bytes))
+        }
+    }
+}
+
+/// The same for a copy of so many bytes to the host or back.
+pub(super) fn host_copy_time(fused: &Fused, bytes: u64) -> u64 {
+    bytes.saturating_mul(fused.host_link_slowdown.unwrap_or(1)).min(LONGEST)
 }
 
 #[cfg(test)]

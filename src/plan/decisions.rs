@@ -63,8 +63,8 @@ impl Choice {
         let mut fused = fused.clone();
         region.anchor = fused.regions[self.first].anchor;
         for write in &mut region.writes {
-            let value = fused.buffers[*write].value;
-            fused.buffers.push(Buffer { value, output: None });
+            let old = &fused.buffers[*write];
+            fused.buffers.push(Buffer { output: None, ..old.clone() });
             let new = fused.buffers.len() - 1;
             if *write == self.of {
                 for &reader in &self.readers {
@@ -131,10 +131,11 @@ impl Runs {
             region.after = region.after.iter().filter_map(|&a| first[a]).collect();
             let again = first[run.region].is_some();
             for write in &mut region.writes {
-                let Buffer { value, output } = fused.buffers[*write];
+                let old = &fused.buffers[*write];
                 latest[*write] = Some(applied.buffers.len());
                 *write = applied.buffers.len();
-                applied.buffers.push(Buffer { value, output: output.filter(|_| !again) });
+                let output = old.output.filter(|_| !again);
+                applied.buffers.push(Buffer { output, ..old.clone() });
             }
             first[run.region].get_or_insert(applied.regions.len());
             applied.regions.push(region);

@@ -19,6 +19,8 @@ pub(super) struct Buffer {
     pub value: ValueId,
     /// Set if it is the memory of a program output.
     pub output: Option<u32>,
+    /// Whether it is the host's memory.
+    pub on_host: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,22 +59,21 @@ pub(super) struct Fused {
     pub buffers: Vec<Buffer>,
     /// See [`super::Target::half_flops_per_byte`].
     pub half_flops_per_byte: u64,
+    /// See [`super::Target::host_link_slowdown`].
+    pub host_link_slowdown: Option<u64>,
 }
 
 impl Fused {
-    /// Whether a buffer lies in the host's block.
-    pub fn is_on_host(&self, graph: &Graph, buffer: BufferId) -> bool {
-        let Buffer { value, output } = self.buffers[buffer];
-        output.is_none() && graph.maker(value).op == Op::Offload
+    pub fn is_in_arena(&self, buffer: BufferId) -> bool {
+        let Buffer { output, on_host, .. } = self.buffers[buffer];
+        output.is_none() && !on_host
     }
 
     /// Bytes that a buffer takes in the arena; 0 if it lies elsewhere.
     pub fn arena_bytes(&self, graph: &Graph, buffer: BufferId) -> u64 {
-        let is_elsewhere = self.buffers[buffer].output.is_some() || self.is_on_host(graph, buffer);
-        if is_elsewhere {
-            0
-        } else {
-            (self.ty(graph, buffer).nbytes() as u64).next_multiple_of(ALIGN)
+        match self.is_in_arena(buffer) {
+            true => (self.ty(graph, buffer).nbytes() as u64).next_multiple_of(ALIGN),
+            false => 0,
         }
     }
 

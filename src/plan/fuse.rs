@@ -93,7 +93,8 @@ impl Fuser<'_> {
     }
 
     fn store(&mut self, value: ValueId, output: Option<u32>) -> BufferId {
-        self.buffers.push(Buffer { value, output });
+        let on_host = self.graph.maker(value).op == Op::Offload;
+        self.buffers.push(Buffer { value, output, on_host });
         self.buffers.len() - 1
     }
 
@@ -457,6 +458,7 @@ impl Fuser<'_> {
             regions: kept.map(finish).collect(),
             buffers: self.buffers.clone(),
             half_flops_per_byte: FLOPS_PER_BYTE,
+            host_link_slowdown: None,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
 use crate::op::{Op, Ty};
 
-/// Puts the regions in the given order, with collectives on lanes if there are landings; blocks of the arena get
+/// Puts the regions in the given order, with steps on lanes if there are landings; blocks of the arena get
 /// numbers, not offsets. `donors` are the offers; the plan holds those that were granted.
 pub(super) fn unplaced(
     graph: &Graph,
@@ -24,14 +24,14 @@ pub(super) fn unplaced(
 ) -> Plan {
     let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
     let done = match landings {
-        Some(landings) => lanes::done(fused, (order, &steps), donors, landings),
+        Some(landings) => lanes::done(graph, fused, (order, &steps), donors, landings),
         None => vec![None; steps.len()],
     };
     let last = last_touches(&done);
     let (block_of, blocks) = blocks(graph, fused, &steps, &last);
     let place_of = |b: BufferId| match fused.buffers[b].output {
         Some(k) => MemRef::Output(k),
-        None if fused.is_on_host(graph, b) => MemRef::Host(block_of[b]),
+        None if fused.buffers[b].on_host => MemRef::Host(block_of[b]),
         None => MemRef::Arena(block_of[b]),
     };
     let mut scratch = blocks..;
@@ -237,7 +237,7 @@ fn last_touches(done: &[Option<usize>]) -> Vec<usize> {
 /// The step that reads each buffer last; none if another one may go on doing so.
 fn last_reads(fused: &Fused, steps: &[&Region], last_touches: &[usize]) -> Vec<Option<usize>> {
     let mut last = vec![None; fused.buffers.len()];
-    // The last step during which collectives on lanes read it.
+    // The last step during which others on lanes read it.
     let mut until = vec![None; fused.buffers.len()];
     for ((at, region), &last_touch) in steps.iter().enumerate().zip(last_touches) {
         for read in &region.reads {
@@ -268,7 +268,7 @@ fn blocks(
             if fused.buffers[write].output.is_some() {
                 continue;
             }
-            if fused.is_on_host(graph, write) {
+            if fused.buffers[write].on_host {
                 block_of[write] = on_host.next().unwrap_or(u64::MAX);
                 continue;
             }
@@ -276,8 +276,7 @@ fn blocks(
             let dying = region.reads.iter().find_map(|r| match r.source {
                 Source::Buffer(b)
                     if last_reads[b] == Some(at)
-                        && fused.buffers[b].output.is_none()
-                        && !fused.is_on_host(graph, b)
+                        && fused.is_in_arena(b)
                         && !taken.contains(&b)
                         && region.may_overwrite(
                             k,

@@ -38,6 +38,7 @@ use crate::internal;
 use crate::op::{Attrs, FLOPS_PER_BYTE, Op, Ty};
 use crate::shape::{Dims, Layout};
 pub use decisions::{Cost, PlanDecisions};
+pub use lanes::Lane;
 pub use layout_requirement::accepts_half_input;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -68,6 +69,12 @@ pub trait Target {
     /// while it computes, in programs that have no others.
     fn kinds_on_lanes(&self) -> usize {
         0
+    }
+
+    /// How many times as long it takes to move a byte between the device's memory and the host's as within the device's, if
+    /// these are two memories: then copies between them run on lanes, too.
+    fn host_link_slowdown(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -159,9 +166,10 @@ pub struct Step {
     pub results_of: Vec<ValueId>,
     /// Scratch memory in the arena: byte offset and size.
     pub workspace: Option<(u64, u64)>,
-    /// For a collective that runs on the lane of its communicator: it is started here, and done before this step of the plan
-    /// begins (the number of steps: before the program ends). Until then nothing touches its results or writes to its
-    /// operands, but collectives of the same lane may be started on its results: they run after it.
+    /// For a collective that runs on the lane of its communicator, or a copy of all of a tensor to the host's memory or from it on
+    /// that of its direction: it is started here, and done before this step of the plan begins (the number of steps: before the
+    /// program ends). Until then nothing touches its results or writes to its operands, but others of the same lane may be
+    /// started on its results: they run after it.
     pub done: Option<u32>,
     pub site: Site,
     /// The `graph::Node::record` of the node that gives the step its name.
@@ -244,6 +252,7 @@ pub fn plan_unplaced(
         region.workspace = workspace(graph, region, target);
     }
     fused.half_flops_per_byte = target.half_flops_per_byte();
+    fused.host_link_slowdown = target.host_link_slowdown();
     let unplaced = |fused: &draft::Fused, order: &[usize], landings: Option<&lanes::Landings>| {
         let order = (order, landings);
         let plan = memory::unplaced(graph, fused, order, inputs, scalars, donors);
@@ -267,8 +276,8 @@ pub fn plan_unplaced(
             _ => false,
         };
         let kinds = fused.regions.iter().filter_map(|region| region.kernel.collective());
-        let last = kinds.map(|kind| kind as usize).max();
-        if last.is_some_and(|last| last < target.kinds_on_lanes()) {
+        let last = kinds.map(|kind| kind as usize + 1).max();
+        if last.unwrap_or(0) <= target.kinds_on_lanes() && lanes::has_some(graph, &fused) {
             // Within a limit, with as much memory beyond the peak as there is room for.
             let scheduled = |share: u64| {
                 let order = decisions.order.clone();

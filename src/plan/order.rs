@@ -10,7 +10,7 @@ mod schedule;
 pub(super) use schedule::WHOLE;
 
 use super::draft::{Fused, Region, RegionId, Source};
-use super::lanes::Landings;
+use super::lanes::{self, Landings};
 use crate::graph::Graph;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -46,8 +46,8 @@ pub(super) fn orders(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> [V
         .map(|order| late::late(fused, &flow, donors, order))
 }
 
-/// `order` for a backend that runs similar regions together: these are adjacent where that costs no memory, and where no
-/// collective on a lane starts or lands between them.
+/// `order` for a backend that runs similar regions together: these are adjacent where that costs no memory, and where nothing
+/// on a lane starts or lands between them.
 pub(super) fn gathered(
     graph: &Graph,
     fused: &Fused,
@@ -59,11 +59,12 @@ pub(super) fn gathered(
     let mut flow = match landings {
         None => flow(graph, fused),
         Some(Landings(landings)) => {
-            let starts = |region: &Region| region.kernel.collective().is_some();
-            stays = fused.regions.iter().map(starts).collect();
+            let regions: Vec<&Region> = fused.regions.iter().collect();
+            let lanes = lanes::lanes(graph, fused, &regions);
+            stays = lanes.iter().map(Option::is_some).collect();
             landings.iter().for_each(|&(_, next)| stays[next] = true);
             let mut flow = flow_of_values(graph, fused);
-            schedule::keep_effects(fused, order, &mut flow);
+            schedule::keep_effects(graph, fused, order, &mut flow);
             flow
         }
     };
@@ -71,7 +72,7 @@ pub(super) fn gathered(
     alike::gathered(fused, &flow, order, &stays)
 }
 
-/// An order for a backend with lanes, and when collectives are done: they start early and their users run late. `share` is the
+/// An order for a backend with lanes, and when the regions there are done: they start early and their users run late. `share` is the
 /// memory that this may take beyond the peak of `order`, in parts of [`WHOLE`].
 pub(super) fn scheduled(
     graph: &Graph,
@@ -84,7 +85,7 @@ pub(super) fn scheduled(
     wait_for_readers(fused, donors, &mut strict);
     let plain = program_order(fused, &strict);
     let mut flow = flow_of_values(graph, fused);
-    schedule::keep_effects(fused, &order, &mut flow);
+    schedule::keep_effects(graph, fused, &order, &mut flow);
     wait_for_readers(fused, donors, &mut flow);
     schedule::scheduled(graph, fused, &flow, donors, [order, plain], share)
 }

@@ -43,15 +43,20 @@ pub const RANKS: i64 = 2;
 
 /// A program over f32 inputs, one f64 and two i64 scalars, and offers of its inputs to its outputs.
 pub fn random_program(seed: u64) -> (Graph, Vec<Option<u32>>) {
-    random(seed, false)
+    random(seed, false, false)
 }
 
 /// The same with collectives of several communicators, whose tokens are the first outputs.
 pub fn random_ranks_program(seed: u64) -> (Graph, Vec<Option<u32>>) {
-    random(seed, true)
+    random(seed, true, false)
 }
 
-fn random(seed: u64, has_ranks: bool) -> (Graph, Vec<Option<u32>>) {
+/// The same with values that are on the host for a while, too.
+pub fn random_lanes_program(seed: u64) -> (Graph, Vec<Option<u32>>) {
+    random(seed, true, true)
+}
+
+fn random(seed: u64, has_ranks: bool, has_copies: bool) -> (Graph, Vec<Option<u32>>) {
     let mut dice = Dice(seed);
     let mut m = Make::default();
     let mut tokens = Vec::new();
@@ -64,9 +69,11 @@ fn random(seed: u64, has_ranks: bool) -> (Graph, Vec<Option<u32>>) {
         SIZES.iter().enumerate().map(|(i, sizes)| m.input(i as u32, F32, sizes)).collect();
     let scalar = m.0.scalar(0, F64).unwrap();
     values.push(m.cast(scalar, F32));
+    let mut on_host = Vec::new();
     for _ in 0..8 + dice.below(24) {
         let x = dice.pick(&values);
-        let y = match dice.below(4) {
+        let y = match dice.below(if has_copies { 5 } else { 4 }) {
+            4 => on_host_for_a_while(&mut m, &mut dice, x, &mut on_host),
             0 if has_ranks => collective(&mut m, &mut dice, x, &mut tokens),
             0 | 1 => Some(arithmetic(&mut m, &mut dice, &values, x)),
             2 => movement(&mut m, &mut dice, &values, x),
@@ -81,6 +88,21 @@ fn random(seed: u64, has_ranks: bool) -> (Graph, Vec<Option<u32>>) {
         |n: usize| (n >= tokens.len() && dice.below(2) == 0).then_some(dice.below(4) as u32);
     let donors = (0..outputs.len()).map(offer).collect();
     (graph, donors)
+}
+
+/// Offloads a value, or reloads one that was offloaded before.
+fn on_host_for_a_while(
+    m: &mut Make,
+    dice: &mut Dice,
+    x: ValueId,
+    on_host: &mut Vec<ValueId>,
+) -> Option<ValueId> {
+    if on_host.is_empty() || dice.below(3) == 0 {
+        on_host.push(m.ops(Op::Offload, &[x], smallvec![])[0]);
+        return None;
+    }
+    let there = on_host[dice.below(on_host.len())];
+    Some(m.ops(Op::Reload, &[there], smallvec![])[0])
 }
 
 fn collective(

@@ -3,6 +3,7 @@
 use super::training::training_step;
 use super::*;
 use crate::graph::text::parse;
+use crate::op::GPU_HOST_LINK_SLOWDOWN;
 use crate::op::collective::KIND_COUNT;
 use crate::op::host::{HostOp, register};
 use expect_test::{Expect, expect};
@@ -24,6 +25,10 @@ impl Target for WithLanes {
 
     fn kinds_on_lanes(&self) -> usize {
         KIND_COUNT
+    }
+
+    fn host_link_slowdown(&self) -> Option<u64> {
+        Some(GPU_HOST_LINK_SLOWDOWN)
     }
 }
 

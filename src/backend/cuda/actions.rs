@@ -4,7 +4,7 @@ use super::device::{Prepared, Product};
 use super::emit::{self, KernelArg, SCRATCH, Source, Task, Tasks};
 use super::on_device::OnDevice;
 use crate::error::Result;
-use crate::plan::Operand;
+use crate::plan::{Lane, Operand};
 use crate::shape::Layout;
 use std::sync::Arc;
 
@@ -26,6 +26,13 @@ pub enum Action {
     /// The host runs the step: a CPU fallback (on device memory if its function accepts that), or a primitive without a kernel,
     /// by its row's meaning.
     Host(Option<OnDevice>),
+    /// A copy of all of a tensor on the side stream of its direction.
+    HostCopy {
+        lane: Lane<u64>,
+        from: KernelArg,
+        to: KernelArg,
+        nbytes: usize,
+    },
     /// A collective: on the side stream if its communicator has a function for device memory, else as `Host`. With
     /// `overwrites_donor`, its result overwrites the only copy of a donor's value.
     Collective {

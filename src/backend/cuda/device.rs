@@ -2,13 +2,14 @@
 //! where tests run emitted kernels without a GPU.
 //!
 //! **Invariant:** requests to one device are executed in their order, on one stream, except those that may overlap
-//! ([`Device::upload`], [`Device::download`], [`Device::on_side_stream`]); only reads and `synchronize` wait for them.
+//! ([`Device::upload`], [`Device::download`], [`Device::on_side_stream`], [`Device::copy_aside`]); only reads and `synchronize` wait for them.
 
 use super::cudnn_graph::CudnnGraph;
 use super::emit::{Shape, Source};
 use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::Result;
+use crate::plan::Lane;
 use std::sync::Arc;
 
 pub trait Device: Send + Sync {
@@ -92,14 +93,17 @@ pub trait Device: Send + Sync {
     /// Calls `work`, which puts work of its own on the queue.
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 
-    /// Calls `work`, which enqueues work of its own on a side stream, that of the location it is passed: the communicator's, or one
-    /// for all. It runs after all work queued so far. The number is for one [`Device::join`] or [`Device::wait_for`], which must
+    /// Calls `work`, which enqueues work of its own on a side stream, that of the location it is passed: the lane's, or one for all. It runs after all work queued so far. The number is for one [`Device::join`] or [`Device::wait_for`], which must
     /// follow. After an error all later work waits for the work that had begun.
     fn on_side_stream(
         &self,
-        communicator: Option<u64>,
+        lane: Option<Lane<u64>>,
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<usize>;
+
+    /// Enqueues a copy of `nbytes` bytes from one address to another on the side stream of its lane: from device memory to that of
+    /// [`Device::allocate_on_host`], or back. Number and errors as for [`Device::on_side_stream`].
+    fn copy_aside(&self, lane: Lane<u64>, ends: [usize; 2], nbytes: usize) -> Result<usize>;
 
     /// Work queued from now on comes after the work on a side stream that has this number.
     fn join(&self, number: usize) -> Result<()>;

@@ -1,13 +1,13 @@
 //! A plan on a device: launches in the order of its steps, and the host's work between them.
 
 use super::actions::{Action, Actions};
-use super::collectives::{Collectives, Run, Waiters};
 use super::custom_op;
 use super::device::{Device, Launch};
 use super::emit::{KernelArg, Shape, Source, Task};
 use super::graphs::Graphs;
 use super::horizontal_fusion::{self, LaunchGroup};
 use super::host_fallback;
+use super::lanes::{Lanes, Run, Waiters};
 use super::lower;
 use super::on_device::{OnDevice, Work};
 use crate::backend::memory::{Memory, Pool};
@@ -17,7 +17,7 @@ use crate::error::{Code, Error, Result};
 use crate::internal;
 use crate::op::index::out_of_range;
 use crate::op::{Op, expect};
-use crate::plan::{Kernel, MemRef, Operand, Plan};
+use crate::plan::{Kernel, Lane, MemRef, Operand, Plan};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub struct CudaExecutable {
     memory: Mutex<Option<RunMemory>>,
     /// Whether some step is computed on the host.
     on_host: bool,
-    collectives: Collectives,
+    lanes: Lanes,
 }
 
 /// An action that is ready to run.
@@ -118,9 +118,9 @@ impl CudaExecutable {
             }
         };
         let groups: Vec<_> = groups.into_iter().map(group).collect::<Result<_>>()?;
-        let collectives = Collectives::new(&plan, &groups);
-        // A communicator's work cannot be captured.
-        let graphs = (captures && collectives.is_empty()).then(Graphs::default);
+        let lanes = Lanes::new(&plan, &groups);
+        // Work on side streams is not captured.
+        let graphs = (captures && lanes.are_empty()).then(Graphs::default);
         let memory = Mutex::new(None);
         Ok(CudaExecutable {
             graphs,
@@ -133,7 +133,7 @@ impl CudaExecutable {
             scratch_bytes,
             memory,
             on_host,
-            collectives,
+            lanes,
         })
     }
 
@@ -155,7 +155,7 @@ impl CudaExecutable {
         self.device.begin()?;
         let [status, scratch, table] =
             [&run_memory.block, &run_memory.scratch, &run_memory.table].map(|memory| memory.addr());
-        let collectives = self.collectives.are_on_device(call);
+        let collectives = self.lanes.are_on_device(call);
         let bases = BaseAddresses { status, scratch, table, collectives };
         let mut bytes = vec![0u8; STATUS];
         bytes.extend(call.scalars.iter().flat_map(|bits| bits.to_le_bytes()));
@@ -170,7 +170,7 @@ impl CudaExecutable {
         Ok(bases)
     }
 
-    /// Queues all steps, with the collectives that overlap them. Returns the collective that failed and ended the run.
+    /// Queues all steps, with those that overlap others. Returns the collective that failed and ended the run.
     fn run_groups(
         &self,
         call: &Call,
@@ -178,7 +178,7 @@ impl CudaExecutable {
         run: &mut Run,
     ) -> Result<Option<(usize, Error)>> {
         for (n, group) in self.groups.iter().enumerate() {
-            run.join(self.collectives.before(n))?;
+            run.join(self.lanes.before(n))?;
             match group {
                 LaunchGroup::Step(index) => match self.run_step(*index, call, bases, run) {
                     Err(error) if self.is_collective(*index) => {
@@ -195,16 +195,16 @@ impl CudaExecutable {
         run.join_all().map(|()| None)
     }
 
-    /// Runs the steps one after the other, but for collectives on lanes.
+    /// Runs the steps one after the other, but for those on lanes.
     fn run_one_by_one(&self, call: &Call, bases: BaseAddresses, run: &mut Run) -> Outcome {
         let (mut steps, mut waiters) = (0..self.plan.steps.len(), Waiters::default());
         run_some_steps(&self.plan, call, &mut |_| steps.next(), |index, _| {
             self.run_step(index, call, bases, run)?;
             let step = &self.plan.steps[index];
-            if let (Some(_), Some(communicator)) = (step.done, step.communicator(call.scalars))
+            if let (Some(_), Some(lane)) = (step.done, self.plan.lane(step, call.scalars))
                 && let Some(number) = run.take(index)
             {
-                match waiters.put(communicator, (&self.device, number)) {
+                match waiters.put(lane, (&self.device, number)) {
                     Ok(ticket) => return Ok(Some(ticket)),
                     Err(_) => self.device.join(number)?,
                 }
@@ -255,9 +255,13 @@ impl CudaExecutable {
                     let Some(communicator) = step.communicator(call.scalars) else {
                         return internal!("a collective without a communicator");
                     };
-                    let stream = self.collectives.stream_of(communicator);
+                    let stream = self.lanes.stream_of(Lane::Communicator(communicator));
                     let queue = |work: &mut Work| device.on_side_stream(stream, work);
                     run.put(index, collective.call(device, step, call, address, queue)?);
+                }
+                Ready::Other(Action::HostCopy { lane, from, to, nbytes }) => {
+                    let ends = [*from, *to].map(|end| resolve(end, call, bases) as usize);
+                    run.put(index, self.device.copy_aside(*lane, ends, *nbytes)?);
                 }
                 Ready::Other(Action::Collective { .. }) => {
                     self.call_host(None, index, call, bases)?
@@ -404,7 +408,7 @@ impl Executable for CudaExecutable {
             Err(error) => return self.all_failed(error, false),
         };
         let whole = !self.on_host
-            && (bases.collectives || self.collectives.is_empty())
+            && bases.collectives
             && call.poisoned.is_empty()
             && call.watch.is_none()
             && !call.outputs.contains(&0)

@@ -11,9 +11,9 @@ pub mod driver;
 pub mod emit;
 #[cfg(debug_assertions)]
 pub mod emulated;
-mod collectives;
 mod horizontal_fusion;
 mod graphs;
+mod lanes;
 mod lower;
 pub mod memory;
 mod cudnn_graph;
@@ -30,7 +30,7 @@ use super::{Backend, Executable, Parts};
 use crate::buffer::{Bytes, Location};
 use crate::error::Result;
 use crate::op::collective::DEVICE_KIND_COUNT;
-use crate::op::{Attrs, GPU_HALF_FLOPS_PER_BYTE, Op, Ty};
+use crate::op::{Attrs, GPU_HALF_FLOPS_PER_BYTE, GPU_HOST_LINK_SLOWDOWN, Op, Ty};
 use crate::plan::{Kernel, Plan, Target};
 use device::Device;
 use executable::CudaExecutable;
@@ -44,20 +44,22 @@ pub struct Cuda {
     pool: Arc<Pool>,
     host_pool: Arc<Pool>,
     captures: bool,
-    /// Whether plans have lanes for the collectives that communicators do on the device's memory.
-    lanes: AtomicBool,
+    /// Whether plans have lanes: for copies to the host and back, and for collectives that communicators do on the device's memory
+    /// unless they are to stay in order.
+    lanes: bool,
+    in_order: AtomicBool,
 }
 
 impl Cuda {
     /// `pool` allocates device memory. With `captures`, repeated runs are queued as a whole ([`graphs`]).
     pub fn new(device: Arc<dyn Device>, pool: Arc<Pool>, captures: bool) -> Cuda {
         let host_pool = memory::host_pool(device.clone());
-        Cuda { device, pool, host_pool, captures, lanes: true.into() }
+        Cuda { device, pool, host_pool, captures, lanes: true, in_order: false.into() }
     }
 
     /// Sets whether it has lanes; by default it has.
     pub fn with_lanes(self, lanes: bool) -> Cuda {
-        Cuda { lanes: lanes.into(), ..self }
+        Cuda { lanes, ..self }
     }
 }
 
@@ -82,7 +84,11 @@ impl Target for Cuda {
 
     /// Not those that the host does, which block when they start.
     fn kinds_on_lanes(&self) -> usize {
-        if self.lanes.load(Relaxed) { DEVICE_KIND_COUNT } else { 0 }
+        if self.lanes && !self.in_order.load(Relaxed) { DEVICE_KIND_COUNT } else { 0 }
+    }
+
+    fn host_link_slowdown(&self) -> Option<u64> {
+        self.lanes.then_some(GPU_HOST_LINK_SLOWDOWN)
     }
 }
 
@@ -92,11 +98,15 @@ impl Backend for Cuda {
     }
 
     fn keep_collectives_in_order(&self) {
-        self.lanes.store(false, Relaxed);
+        self.in_order.store(true, Relaxed);
     }
 
     fn fingerprint(&self) -> String {
-        let lanes = if self.lanes.load(Relaxed) { "" } else { " without lanes" };
+        let lanes = match (self.lanes, self.in_order.load(Relaxed)) {
+            (true, false) => "",
+            (true, true) => " without lanes for collectives",
+            (false, _) => " without lanes",
+        };
         format!("cuda {} {}{lanes}", self.device.fingerprint(), env!("CARGO_PKG_VERSION"))
     }
 

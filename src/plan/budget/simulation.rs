@@ -79,9 +79,9 @@ impl<'a> Sequence<'a> {
             }
         }
         // A recomputed value is not an output.
-        let size = |b: BufferId| match graph.maker(fused.buffers[b].value).op {
-            Op::Offload => 0,
-            _ => (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN),
+        let size = |b: BufferId| match fused.buffers[b].on_host {
+            true => 0,
+            false => (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN),
         };
         Sequence {
             graph,
@@ -211,8 +211,7 @@ struct Again {
 
 impl State<'_> {
     fn is_in_arena(&self, b: BufferId) -> bool {
-        let Sequence { fused, graph, .. } = self.sequence;
-        fused.buffers[b].output.is_none() && !fused.is_on_host(graph, b)
+        self.sequence.fused.is_in_arena(b)
     }
 
     /// Runs a region for the first time, after running those again that made the missing operands.

@@ -4,7 +4,7 @@
 use super::check;
 use crate::dtype::DType::{BF16, F32};
 use crate::op::Op;
-use crate::plan::random::{random_program, random_ranks_program};
+use crate::plan::random::{random_lanes_program, random_program, random_ranks_program};
 use crate::plan::tests::{NoWorkspace, WithLanes, plan_for, plan_of, plan_sharing};
 use crate::plan::training::{Make, training_step};
 use crate::plan::{ALIGN, Kernel, LoopBody, MemRef, Operand, Plan, Step};
@@ -240,28 +240,40 @@ fn plans_of_random_programs_hold() {
     }
 }
 
-/// What lanes add: the ways in which a collective's time on its lane can be wrong.
+/// Numbers by which the communicators of a plan can be told apart.
+fn numbers(plan: &Plan) -> Vec<u64> {
+    (0..plan.scalars.len() as u64).collect()
+}
+
+/// What lanes add: the ways in which a step's time on its lane can be wrong.
 const LANE_SPOILS: [(&str, Spoil); 4] = [
-    ("wait for a collective too late", |plan, at| {
+    ("wait for it too late", |plan, at| {
         let done = plan.steps[at].done?;
         let results = places(&plan.steps[at].writes);
         // On its own lane a reader comes after it.
-        let numbers: Vec<u64> = (0..plan.scalars.len() as u64).collect();
-        let lane = plan.steps[at].communicator(&numbers);
+        let lane_of = |s: &Step| plan.lane(s, &numbers(plan));
+        let lane = lane_of(&plan.steps[at]);
         let reads = |s: &Step| s.reads.iter().any(|r| results.contains(&r.mem));
         let reader = plan.steps.get(done as usize);
-        let is_read = reader.is_none_or(|s| s.communicator(&numbers) != lane && reads(s));
+        let is_read = reader.is_none_or(|s| lane_of(s) != lane && reads(s));
         is_read.then(|| plan.steps[at].done = Some(done + 1))
     }),
-    ("wait for a collective before it begins", |plan, at| {
+    ("wait for it before it begins", |plan, at| {
         plan.steps[at].done = Some(plan.steps[at].done.map(|_| at as u32)?);
         Some(())
     }),
     ("put a kernel on a lane", |plan, at| {
-        let step = &mut plan.steps[at];
-        step.kernel.collective().is_none().then(|| step.done = Some(at as u32 + 1))
+        let is_on_host = |operand: &Operand| match operand.mem {
+            MemRef::Host(_) => true,
+            MemRef::Output(k) => plan.outputs_on_host.contains(&k),
+            _ => false,
+        };
+        let step = &plan.steps[at];
+        let has_lane = step.kernel.collective().is_some()
+            || step.reads.iter().chain(&step.writes).any(is_on_host);
+        (!has_lane).then(|| plan.steps[at].done = Some(at as u32 + 1))
     }),
-    ("write over what a collective uses", |plan, at| {
+    ("write over what is in use", |plan, at| {
         let done = plan.steps[at].done? as usize;
         let used = plan.steps[at].reads.iter().chain(&plan.steps[at].writes);
         let used = used.map(|o| o.mem).find(|mem| matches!(mem, MemRef::Arena(_)))?;
@@ -273,12 +285,15 @@ const LANE_SPOILS: [(&str, Spoil); 4] = [
 ];
 
 #[test]
-fn collectives_in_flight_are_guarded() {
+fn what_is_in_flight_is_guarded() {
     let mut tried = [0; LANE_SPOILS.len()];
-    let (mut passed, mut waited_for) = (0, 0);
-    for seed in 0..60 {
-        let (graph, donors) = random_ranks_program(seed);
+    let (mut passed, mut waited_for, mut copies) = (0, 0, 0);
+    let programs =
+        (0..60).flat_map(|seed| [random_ranks_program(seed), random_lanes_program(seed)]);
+    for (seed, (graph, donors)) in programs.enumerate() {
         let plan = plan_for(&WithLanes, &graph, &donors);
+        let is_copy = |s: &&Step| s.done.is_some() && s.kernel.collective().is_none();
+        copies += plan.steps.iter().filter(is_copy).count();
         for (n, (name, spoil)) in LANE_SPOILS.iter().enumerate() {
             for at in 0..plan.steps.len() {
                 let mut bad = plan.clone();
@@ -292,7 +307,7 @@ fn collectives_in_flight_are_guarded() {
         let collectives: Vec<usize> = (0..plan.steps.len())
             .filter(|&at| plan.steps[at].kernel.collective().is_some())
             .collect();
-        let numbers: Vec<u64> = (0..plan.scalars.len() as u64).collect();
+        let numbers = numbers(&plan);
         for pair in collectives.windows(2) {
             let mut bad = plan.clone();
             bad.steps.swap(pair[0], pair[1]);
@@ -305,7 +320,7 @@ fn collectives_in_flight_are_guarded() {
         }
     }
     assert!(tried.iter().all(|&count| count > 20), "{tried:?}");
-    assert!(passed > 5 && waited_for > 20, "{passed} {waited_for}");
+    assert!(passed > 5 && waited_for > 20 && copies > 20, "{passed} {waited_for} {copies}");
 }
 
 #[test]

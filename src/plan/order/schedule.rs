@@ -1,23 +1,25 @@
-//! Collectives start early and their users run late, so that other work runs meanwhile; within a memory limit.
+//! Collectives and copies to the host and back start early and their users run late, so that other work runs meanwhile; within a
+//! memory limit.
 //!
 //! A list schedule over estimated times, as the latency-hiding schedulers of OpenXLA and Inductor make: one engine that
-//! computes, and lanes for collectives. Each rank schedules for itself, by any estimates, and none waits forever:
+//! computes, and lanes beside it. Each rank schedules for itself, by any estimates, and none waits forever:
 //!
 //! **Invariant:** a lane's collectives start in the order of the program; and before a rank waits for a collective, it has
 //! started all that come before it in the program. (Of all collectives that are waited for, take the first: every waiting rank
 //! has started it, and everything that its lane has to do before. So it ends.)
 
 mod line;
+mod reloads;
 
 use super::Flow;
 use crate::graph::Graph;
-use crate::plan::cost::{collective_time, region_time};
+use crate::plan::cost::{lane_time, region_time};
 use crate::plan::draft::{BufferId, Fused, Region, RegionId};
-use crate::plan::lanes::{self, Landings, LaneId};
+use crate::plan::lanes::{self, Landings, Lane, Token};
 use line::Line;
 use std::collections::{HashMap, HashSet};
 
-/// Beyond the peak of the order without lanes, one in this many of its bytes may be in use, or those of the largest collective,
+/// Beyond the peak of the order without lanes, one in this many of its bytes may be in use, or those of the largest step on a lane,
 /// or the tokens of a thousand collectives, which are next to nothing: whichever are most.
 const MOST_BEYOND: u64 = 20;
 const TOKENS: u64 = 1 << 16;
@@ -28,12 +30,12 @@ pub const WHOLE: u64 = 4;
 const WAYS: [(usize, usize); 4] = [(usize::MAX, 1), (32, 1), (usize::MAX, 0), (32, 0)];
 /// Number of attempts to find such an order within the limit.
 const TRIES: usize = 3;
-/// A collective may hold its operands and results for this many times its estimated duration, since estimates may be wrong.
+/// A step on a lane may hold its operands and results for this many times its estimated duration, since estimates may be wrong.
 const PATIENCE: u64 = 16;
-/// An order is chosen for collectives that take as long as estimated, and for collectives this many times slower.
+/// An order is chosen for lanes that take as long as estimated, and for lanes this many times slower.
 const SPEEDS: [u64; 2] = [1, 4];
 
-/// One of `orders`, changed so that less time is spent waiting for collectives, and when these are done. The peak may rise by
+/// One of `orders`, changed so that less time is spent waiting for lanes, and when the steps there are done. The peak may rise by
 /// `share` parts in [`WHOLE`] of the bytes of [`MOST_BEYOND`]. The second order is the program's; in both, everything with
 /// effects is in the order of the program.
 pub(super) fn scheduled(
@@ -47,13 +49,15 @@ pub(super) fn scheduled(
     let work = Work::new(graph, fused, flow, donors, &orders[0]);
     let peak = |order: &[RegionId]| work.live_bytes(order).into_iter().max().unwrap_or(0);
     let most = peak(&orders[0]);
-    let beyond = (most / MOST_BEYOND).max(work.largest_collective()).max(TOKENS);
+    let beyond = (most / MOST_BEYOND).max(work.largest_on_lanes()).max(TOKENS);
     let limit = most + beyond * share / WHOLE;
     let timed = |order: Vec<RegionId>| {
+        let order = reloads::ahead(&work, order, limit);
         let landings = work.landings(&order, limit)?;
         let exposed = |slower| work.exposed(&order, &landings, slower) / slower;
         Some((SPEEDS.map(exposed).iter().sum::<u64>(), order, landings))
     };
+    let orders = orders.map(|order| reloads::ahead(&work, order, limit));
     // An order that is better for memory may leave all gradients for the end.
     let better = |base: &Vec<RegionId>| {
         let line = |&(reach, passed): &(usize, usize)| {
@@ -79,9 +83,9 @@ pub(super) fn scheduled(
 
 /// Adds to `flow` that regions with effects run in the order of the program, which `order` has, except for collectives of several
 /// lanes with nothing else between them.
-pub(super) fn keep_effects(fused: &Fused, order: &[RegionId], flow: &mut Flow) {
+pub(super) fn keep_effects(graph: &Graph, fused: &Fused, order: &[RegionId], flow: &mut Flow) {
     let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
-    let lanes = lanes::lanes(fused, &steps);
+    let lanes = lanes::lanes(graph, fused, &steps);
     let (mut last, mut since): (_, Vec<RegionId>) = (None, Vec::new());
     let follows: HashSet<RegionId> = steps.iter().flat_map(|r| r.after.iter().copied()).collect();
     for ((&r, region), lane) in order.iter().zip(&steps).zip(lanes) {
@@ -98,15 +102,26 @@ pub(super) fn keep_effects(fused: &Fused, order: &[RegionId], flow: &mut Flow) {
     }
 }
 
+/// How late a step on a lane is waited for.
+enum Lateness {
+    /// Where it may be at all.
+    Allowed,
+    /// Where nobody waits if it takes as long as estimated.
+    Done,
+    /// Later, since estimates may be wrong.
+    Patient,
+}
+
 /// The regions to be put in order, and the facts that decide it.
 struct Work<'a> {
+    graph: &'a Graph,
     fused: &'a Fused,
     flow: &'a Flow,
     donors: &'a [Option<u32>],
     /// Time of every region, in bytes that could be moved meanwhile.
     times: Vec<u64>,
-    lanes: Vec<Option<LaneId>>,
-    /// The collectives whose results each region needs, without those before it on its own lane.
+    lanes: Vec<Option<Lane<Token>>>,
+    /// The regions on lanes whose results each region needs, without those before it on its own lane.
     awaits: Vec<Vec<RegionId>>,
     /// The regions that must run before each region.
     before: Vec<Vec<RegionId>>,
@@ -117,7 +132,7 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn new(
-        graph: &Graph,
+        graph: &'a Graph,
         fused: &'a Fused,
         flow: &'a Flow,
         donors: &'a [Option<u32>],
@@ -126,7 +141,7 @@ impl<'a> Work<'a> {
         let n = order.len();
         let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
         let mut lanes = vec![None; n];
-        order.iter().zip(lanes::lanes(fused, &steps)).for_each(|(&r, lane)| lanes[r] = lane);
+        order.iter().zip(lanes::lanes(graph, fused, &steps)).for_each(|(&r, lane)| lanes[r] = lane);
         let writers = fused.writers();
         let awaited = |r: RegionId| {
             let makers = flow.reads[r].iter().map(|&b| writers[b]);
@@ -138,7 +153,7 @@ impl<'a> Work<'a> {
         };
         let awaits = (0..n).map(awaited).collect();
         let time = |r: RegionId| match lanes[r] {
-            Some(_) => collective_time(graph, fused, &fused.regions[r]),
+            Some(lane) => lane_time(graph, fused, &fused.regions[r], &lane),
             None => region_time(graph, fused, &fused.regions[r]),
         };
         let times = (0..n).map(time).collect();
@@ -146,11 +161,11 @@ impl<'a> Work<'a> {
         for (r, users) in flow.users.iter().enumerate() {
             users.iter().for_each(|&u| before[u].push(r));
         }
-        let collectives: Vec<RegionId> =
-            order.iter().copied().filter(|&r| lanes[r].is_some()).collect();
+        let is_collective = |&r: &RegionId| matches!(lanes[r], Some(Lane::Communicator(_)));
+        let collectives: Vec<RegionId> = order.iter().copied().filter(is_collective).collect();
         let mut numbers = vec![usize::MAX; n];
         collectives.iter().enumerate().for_each(|(number, &r)| numbers[r] = number);
-        Work { fused, flow, donors, times, lanes, awaits, before, collectives, numbers }
+        Work { graph, fused, flow, donors, times, lanes, awaits, before, collectives, numbers }
     }
 
     /// The buffers that a region reads and writes.
@@ -158,10 +173,16 @@ impl<'a> Work<'a> {
         self.flow.reads[r].iter().chain(&self.flow.writes[r]).copied()
     }
 
-    /// Bytes in the arena that the largest collective reads and writes.
-    fn largest_collective(&self) -> u64 {
-        let bytes = |&r: &RegionId| self.touched(r).map(|b| self.flow.bytes[b]).sum();
-        self.collectives.iter().map(bytes).max().unwrap_or(0)
+    /// Bytes in the arena that the largest step on a lane reads and writes.
+    fn largest_on_lanes(&self) -> u64 {
+        let on_lanes = (0..self.lanes.len()).filter(|&r| self.lanes[r].is_some());
+        let bytes = |r: RegionId| self.touched(r).map(|b| self.flow.bytes[b]).sum();
+        on_lanes.map(bytes).max().unwrap_or(0)
+    }
+
+    /// Whether a region copies to the host or from it on a lane: that may start and be waited for at any time.
+    fn is_host_copy(&self, r: RegionId) -> bool {
+        matches!(self.lanes[r], Some(Lane::ToHost | Lane::FromHost))
     }
 
     /// The number of the first collective that needs each region, directly or not; that of all collectives if none does.
@@ -183,7 +204,7 @@ impl<'a> Work<'a> {
     /// For each collective, by number, the first position at which it may be waited for: all before it have started.
     fn earliest(&self, order: &[RegionId]) -> Vec<usize> {
         let mut at = vec![0; self.collectives.len()];
-        let started = order.iter().enumerate().filter(|(_, r)| self.lanes[**r].is_some());
+        let started = order.iter().enumerate().filter(|(_, r)| self.numbers[**r] != usize::MAX);
         started.for_each(|(position, &r)| at[self.numbers[r]] = position);
         let mut last = 0;
         let passed = at.into_iter().map(|position| {
@@ -224,7 +245,7 @@ impl<'a> Work<'a> {
         sums.collect()
     }
 
-    /// When each collective is done: as late as its users and the limit allow. `None` if more than the limit is live in any
+    /// When each step on a lane is done: as late as its users and the limit allow. `None` if more than the limit is live in any
     /// case, or a collective would be waited for before all that come before it have started.
     fn landings(&self, order: &[RegionId], limit: u64) -> Option<Landings> {
         let mut live = self.live_bytes(order);
@@ -232,7 +253,8 @@ impl<'a> Work<'a> {
             return None;
         }
         let steps: Vec<&Region> = order.iter().map(|&r| &self.fused.regions[r]).collect();
-        let wanted = lanes::done(self.fused, (order, &steps), self.donors, &Landings::default());
+        let wanted =
+            lanes::done(self.graph, self.fused, (order, &steps), self.donors, &Landings::default());
         let last = self.last_touches(order);
         let earliest = self.earliest(order);
         let mut clock = Clock::new(self.lanes.len());
@@ -246,15 +268,16 @@ impl<'a> Work<'a> {
         let on_lanes = at_places.filter(|&(_, r)| self.lanes[r].is_some());
         // First where they may be waited for at all; then so late that nobody waits; then as late as memory allows.
         let mut landings: Vec<usize> = (1..=order.len()).collect();
-        for patience in [0, 1, PATIENCE] {
+        for lateness in [Lateness::Allowed, Lateness::Done, Lateness::Patient] {
             for (at, r) in on_lanes.clone() {
-                let earliest = earliest[self.numbers[r]];
+                let earliest = earliest.get(self.numbers[r]).copied().unwrap_or(at);
                 let wanted = wanted[at].unwrap_or(at + 1).min(order.len());
-                let (mut until, over) =
-                    (landings[at], clock.done[r] + patience.max(1) * self.times[r]);
-                let goes_on = |until: usize| match patience {
-                    0 => until < earliest,
-                    _ => until < wanted && times[until] + self.times[r] <= over,
+                let (mut until, done) = (landings[at], clock.done[r]);
+                let over = done + PATIENCE * self.times[r];
+                let goes_on = |until: usize| match lateness {
+                    Lateness::Allowed => until < earliest,
+                    Lateness::Done => until < wanted && times[until - 1] < done,
+                    Lateness::Patient => until < wanted && times[until] + self.times[r] <= over,
                 };
                 while until < order.len() && goes_on(until) {
                     let held = self.touched(r).filter(|&b| last[b] < until);
@@ -275,7 +298,7 @@ impl<'a> Work<'a> {
         Some(Landings(done.collect()))
     }
 
-    /// Time for which the engine waits for collectives that are this many times slower.
+    /// Time for which the engine waits for lanes that are this many times slower.
     fn exposed(&self, order: &[RegionId], landings: &Landings, slower: u64) -> u64 {
         let mut before: HashMap<RegionId, Vec<RegionId>> = HashMap::new();
         landings.0.iter().for_each(|&(c, r)| before.entry(r).or_default().push(c));
@@ -294,11 +317,11 @@ impl<'a> Work<'a> {
 /// The estimated time in an order.
 struct Clock {
     now: u64,
-    /// The time at which each collective is done.
+    /// The time at which each region on a lane is done.
     done: Vec<u64>,
     /// The lanes that were used, each with the time at which everything on it is done.
-    lanes: Vec<(LaneId, u64)>,
-    /// Factor on the estimated times of collectives.
+    lanes: Vec<(Lane<Token>, u64)>,
+    /// Factor on the estimated times of what is on lanes.
     slower: u64,
 }
 

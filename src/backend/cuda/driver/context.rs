@@ -251,6 +251,30 @@ impl Context {
         }
     }
 
+    /// Queues a copy between device memory and page-locked memory.
+    pub fn copy(
+        &self,
+        to_host: bool,
+        [from, to]: [usize; 2],
+        nbytes: usize,
+        stream: Handle,
+    ) -> Result<()> {
+        let status = match to_host {
+            true => {
+                let to = ptr::with_exposed_provenance_mut(to);
+                // SAFETY: memory of a program, which waits for the copy before it is another's.
+                unsafe { (self.api.copy_out)(to, from as u64, nbytes, stream) }
+            }
+            false => {
+                let from = ptr::with_exposed_provenance(from);
+                // SAFETY: as above.
+                unsafe { (self.api.copy_in)(to as u64, from, nbytes, stream) }
+            }
+        };
+        let (source, target) = if to_host { ("GPU", "host") } else { ("host", "GPU") };
+        self.api.check(status, &format!("copying {nbytes} bytes from the {source} to the {target}"))
+    }
+
     /// Waits until no queued work can use the memory, as drivers do for memory of this allocator.
     pub fn free(&self, address: usize) {
         // The memory of a lost context is lost with it.

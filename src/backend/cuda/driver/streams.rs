@@ -4,8 +4,8 @@
 //! * a program, and work that others put on its stream, waits for all previous copies to the device;
 //! * a copy waits for previous work that others put on the programs' stream, and one from the device for those to it. It does not
 //!   wait for programs: none has written or will read the copied memory before the copy is done;
-//! * each communicator has a stream, too, or all have one: a collective waits for its program's previous work, and the program for
-//!   it where it needs its result.
+//! * each lane has a stream, too, or all have one: what is on it waits for its program's previous work, and the program for it where
+//!   it needs its result.
 //!
 //! **Invariant:** memory that one of these used and freed can be used by any other at once.
 
@@ -15,6 +15,7 @@ use super::staging::{Order, Staging};
 use crate::buffer::Location;
 use crate::error::Result;
 use crate::op::collective;
+use crate::plan::Lane;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
@@ -23,8 +24,8 @@ pub struct Streams {
     /// Streams of copies to the device and from it: that of programs where there is only one stream.
     up: Handle,
     down: Handle,
-    /// Streams of communicators, and of those that share one; `None` where there is only one stream.
-    sides: Option<Mutex<HashMap<Option<u64>, Handle>>>,
+    /// Streams of lanes, and of those that share one; `None` where there is only one stream.
+    sides: Option<Mutex<HashMap<Option<Lane<u64>>, Handle>>>,
     /// Event: the last copy to the device is done.
     uploaded: Handle,
     /// Event: the work that others put on the programs' stream is done.
@@ -84,18 +85,21 @@ impl Streams {
         worked.and(context.record(self.others, context.stream, &stream_lock))
     }
 
-    /// The stream of a communicator, or that of all.
-    fn side(&self, context: &Context, communicator: Option<u64>) -> Result<Handle> {
+    /// The stream of a lane, or that of all.
+    fn side(&self, context: &Context, lane: Option<Lane<u64>>) -> Result<Handle> {
         let Some(sides) = &self.sides else { return Ok(context.stream) };
         let mut sides = sides.lock();
-        if let Some(&stream) = sides.get(&communicator) {
+        if let Some(&stream) = sides.get(&lane) {
             return Ok(stream);
         }
         let stream = context.new_stream()?;
-        let is_gone = |number: u64| collective::name(number).is_none();
-        let gone = sides.extract_if(|number, _| number.is_some_and(is_gone));
+        let is_gone = |lane: &Option<Lane<u64>>| match lane {
+            Some(Lane::Communicator(number)) => collective::name(*number).is_none(),
+            _ => false,
+        };
+        let gone = sides.extract_if(|lane, _| is_gone(lane));
         gone.for_each(|(_, stream)| context.drop_stream(stream));
-        sides.insert(communicator, stream);
+        sides.insert(lane, stream);
         Ok(stream)
     }
 
@@ -104,10 +108,10 @@ impl Streams {
     pub fn on_side_stream(
         &self,
         context: &Context,
-        (communicator, location): (Option<u64>, Location),
+        (lane, location): (Option<Lane<u64>>, Location),
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<Handle> {
-        let side = self.side(context, communicator)?;
+        let side = self.side(context, lane)?;
         let stream_lock = context.lock_stream()?;
         stream_lock.must_not_capture("call the program")?;
         let event = context.event()?;
@@ -129,7 +133,7 @@ impl Streams {
     }
 
     pub fn wait_for(&self, context: &Context, event: Handle) -> Result<()> {
-        let waited = context.wait(event, "waiting for a collective");
+        let waited = context.wait(event, "waiting for a collective or a copy");
         context.give_event(event);
         waited
     }

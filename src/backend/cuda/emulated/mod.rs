@@ -15,6 +15,7 @@ use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::op::Ty;
 use crate::op::array::Array;
+use crate::plan::Lane;
 use libloading::Library;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -67,9 +68,9 @@ type Work = Box<dyn FnOnce() + Send>;
 struct Late {
     /// How often some was asked for, and the stream of the last.
     asked: usize,
-    stream: Option<u64>,
+    stream: Option<Lane<u64>>,
     /// What waits on each stream, with the number for which it was asked.
-    waiting: HashMap<Option<u64>, VecDeque<(usize, Work)>>,
+    waiting: HashMap<Option<Lane<u64>>, VecDeque<(usize, Work)>>,
 }
 
 impl Late {
@@ -347,16 +348,24 @@ impl Device for Emulated {
 
     fn on_side_stream(
         &self,
-        communicator: Option<u64>,
+        lane: Option<Lane<u64>>,
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<usize> {
         let number = {
             let mut late = self.late.lock();
             late.asked += 1;
-            late.stream = communicator;
+            late.stream = lane;
             late.asked
         };
         work(self.location()).map(|()| number)
+    }
+
+    fn copy_aside(&self, lane: Lane<u64>, [from, to]: [usize; 2], nbytes: usize) -> Result<usize> {
+        let copy = move || slice(to, nbytes).copy_from_slice(slice(from, nbytes));
+        self.on_side_stream(Some(lane), &mut |_| {
+            self.later(Box::new(copy));
+            Ok(())
+        })
     }
 
     fn join(&self, number: usize) -> Result<()> {

@@ -29,7 +29,7 @@ pub(super) struct Line<'a> {
     live: u64,
     /// Number of readers of each buffer that are not done with it.
     uses: Vec<usize>,
-    /// Collectives that nobody has waited for yet, in the order of their starts.
+    /// Regions on lanes that nobody has waited for yet, in the order of their starts.
     in_flight: Vec<RegionId>,
     /// The number of the first collective that has not started.
     unstarted: usize,
@@ -104,7 +104,8 @@ impl<'a> Line<'a> {
 
     /// Whether a region waits for a collective before which another one has not started.
     fn is_held(&self, r: RegionId) -> bool {
-        self.work.awaits[r].iter().any(|&c| self.work.numbers[c] > self.unstarted)
+        let mut awaited = self.work.awaits[r].iter().filter(|&&c| !self.work.is_host_copy(c));
+        awaited.any(|&c| self.work.numbers[c] > self.unstarted)
     }
 
     /// A collective and everything that has to run before it; `None` if that is much, or has to wait itself.
@@ -139,7 +140,8 @@ impl<'a> Line<'a> {
         let last = self.first.saturating_add(reach);
         let mut best = None;
         let may_run = |&&(_, turn, r): &&(usize, usize, RegionId)| {
-            let in_turn = self.work.lanes[r].is_none() || self.work.numbers[r] == self.unstarted;
+            let is_collective = self.work.lanes[r].is_some() && !self.work.is_host_copy(r);
+            let in_turn = !is_collective || self.work.numbers[r] == self.unstarted;
             turn <= last && in_turn && !self.is_held(r)
         };
         for &(_, turn, r) in self.ready.iter().filter(may_run) {
@@ -161,7 +163,8 @@ impl<'a> Line<'a> {
         }
         self.clock.run(work, r);
         let over = |&&c: &&RegionId| {
-            self.clock.done[c] <= self.clock.now && work.numbers[c] < self.unstarted
+            let may_end = work.is_host_copy(c) || work.numbers[c] < self.unstarted;
+            self.clock.done[c] <= self.clock.now && may_end
         };
         let over: Vec<RegionId> = self.in_flight.iter().filter(over).copied().collect();
         over.into_iter().for_each(|collective| self.land(collective));
@@ -184,7 +187,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Marks a collective as done, with those before it on its lane.
+    /// Marks a region on a lane as done, with those before it there.
     fn land(&mut self, collective: RegionId) {
         let Some(last) = self.in_flight.iter().position(|&r| r == collective) else { return };
         let (lanes, mut at) = (&self.work.lanes, 0);

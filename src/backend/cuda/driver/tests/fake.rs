@@ -3,10 +3,10 @@
 #![expect(unsafe_code, reason = "asks the library what it has seen")]
 
 use super::super::super::Cuda;
-use super::super::super::collectives::Run;
 use super::super::super::cudnn_graph::CudnnGraph;
 use super::super::super::device::Device;
 use super::super::super::emit::{Shape, Source};
+use super::super::super::lanes::Run;
 use super::super::super::memory::{DeviceBytes, pool};
 use super::super::{Options, list, open};
 use super::folders;
@@ -17,6 +17,7 @@ use crate::buffer::{Bytes, Location};
 use crate::error::{Code, Error, Result};
 use crate::graph::generate::Rng;
 use crate::op::collective::{Communicator, register};
+use crate::plan::Lane;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -282,7 +283,7 @@ fn streams_change_no_value() {
         let device = driver.open().unwrap();
         let communicators = [0, 1, 2].map(|_| Arc::new(communicator()));
         let [first, second, _] = communicators.each_ref().map(register);
-        let numbers = [Some(first), Some(second), None];
+        let lanes = [Some(first), Some(second), None].map(|c| c.map(Lane::Communicator));
         let kernel = device.load(&[add_one()]).unwrap().remove(0);
         let places: Vec<usize> = (0..4).map(|_| device.allocate(16).unwrap()).collect();
         let mut expected = [[0u64; 2]; 4];
@@ -305,7 +306,7 @@ fn streams_change_no_value() {
                         driver.add(here.stream, address);
                         Ok(())
                     };
-                    let number = device.on_side_stream(numbers[random.below(3)], &mut collective);
+                    let number = device.on_side_stream(lanes[random.below(3)], &mut collective);
                     let other = (which + 1) % 4;
                     kernel.launch(SHAPE, &[places[other] as u64, 2]).unwrap();
                     match random.below(2) {

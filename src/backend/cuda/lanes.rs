@@ -1,8 +1,9 @@
-//! Collectives of a program. Where the communicator does them on the device's memory, they run on its side stream and overlap
-//! the steps between them and those that need their results, or their memory.
+//! Collectives of a program, and copies between the device's memory and the host's. Copies, and collectives that the communicator
+//! does on the device's memory, run on side streams and overlap the steps between them and those that need their results, or
+//! their memory.
 //!
-//! **Invariant:** no step overlaps a collective whose memory it writes, or whose result it reads; a run ends with none
-//! in flight.
+//! **Invariant:** no step overlaps another one on a side stream whose memory it writes, or whose result it reads; a run ends with
+//! none in flight.
 
 use super::device::Device;
 use super::horizontal_fusion::{LaunchGroup, Window};
@@ -11,31 +12,31 @@ use crate::error::Result;
 use crate::graph::ValueId;
 use crate::op::collective::{self, Kind};
 use crate::op::lane::{CollectiveLane, Ticket};
-use crate::plan::{MemRef, Plan};
+use crate::plan::{Lane, MemRef, Plan};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The collectives of a plan.
-pub struct Collectives {
+/// The steps of a plan that may run beside others.
+pub struct Lanes {
     /// Kind of each collective, and the reference to its communicator's number.
-    calls: Vec<(Kind, MemRef)>,
-    /// For every launch group, the collectives that it waits for.
+    collectives: Vec<(Kind, MemRef)>,
+    /// For every launch group, the steps on side streams that it waits for.
     joins: Vec<Vec<usize>>,
     /// Whether each communicator has a stream: in plans with lanes.
     are_apart: bool,
 }
 
-/// A collective that may be in flight.
+/// A step that may be in flight.
 struct Open {
     step: usize,
     /// The lane whose stream it is on; `None` for that of all.
-    lane: Option<ValueId>,
+    lane: Option<Lane<ValueId>>,
     window: Window,
 }
 
-impl Collectives {
-    pub fn new<T>(plan: &Plan, groups: &[LaunchGroup<T>]) -> Collectives {
-        let (mut calls, mut joins, lanes) = (Vec::new(), Vec::new(), plan.lanes());
+impl Lanes {
+    pub fn new<T>(plan: &Plan, groups: &[LaunchGroup<T>]) -> Lanes {
+        let (mut collectives, mut joins, lanes) = (Vec::new(), Vec::new(), plan.lanes());
         let are_apart = plan.steps.iter().any(|step| step.done.is_some());
         let mut open: Vec<Open> = Vec::new();
         for group in groups {
@@ -54,39 +55,42 @@ impl Collectives {
                         stays
                     });
                 }
-                if let (Some(kind), Some(lane)) = (step.kernel.collective(), lane) {
-                    // Its data reads, if any, are followed by communicator, token and rank; its data writes by the token.
-                    let (reads, writes) = (step.reads.len() - 3, step.writes.len() - 1);
-                    calls.push((kind, step.reads[reads].mem));
-                    let mut window = Window::default();
-                    // Only collectives of its lane use its tokens, and they are in order.
-                    window.touch(plan, &step.reads[..reads], &step.writes[..writes]);
-                    open.push(Open { step: index, lane, window });
+                let Some(lane) = lane else { continue };
+                let (mut reads, mut writes) = (&step.reads[..], &step.writes[..]);
+                if let Some(kind) = step.kernel.collective() {
+                    // Its data reads, if any, are followed by communicator, token and rank; its data writes by the token. Only
+                    // collectives of its lane use its tokens, and they are in order.
+                    (reads, writes) = (&reads[..reads.len() - 3], &writes[..writes.len() - 1]);
+                    collectives.push((kind, step.reads[reads.len()].mem));
                 }
+                let mut window = Window::default();
+                window.touch(plan, reads, writes);
+                open.push(Open { step: index, lane, window });
             }
             joins.push(joined);
         }
-        Collectives { calls, joins, are_apart }
+        Lanes { collectives, joins, are_apart }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+    /// Whether all steps run one after the other, on one stream.
+    pub fn are_empty(&self) -> bool {
+        self.collectives.is_empty() && !self.are_apart
     }
 
-    /// Whether the call's communicators run all these collectives on device memory.
+    /// Whether there are no collectives that the host has to do: the call's communicators run all of them on device memory.
     pub fn are_on_device(&self, call: &Call) -> bool {
-        self.calls.iter().all(|(kind, mem)| match mem {
+        self.collectives.iter().all(|(kind, mem)| match mem {
             MemRef::Scalar(slot) => collective::is_on_device(*kind, call.scalars[*slot as usize]),
             _ => false,
         })
     }
 
-    /// The communicator whose side stream a collective of it is on; `None` for that of all.
-    pub fn stream_of(&self, communicator: u64) -> Option<u64> {
-        Some(communicator).filter(|_| self.are_apart)
+    /// The lane whose side stream a step on it uses; `None` for that of all.
+    pub fn stream_of(&self, lane: Lane<u64>) -> Option<Lane<u64>> {
+        Some(lane).filter(|_| self.are_apart)
     }
 
-    /// The steps whose collectives a launch group waits for.
+    /// The steps on side streams that a launch group waits for.
     pub fn before(&self, group: usize) -> &[usize] {
         &self.joins[group]
     }
@@ -95,7 +99,7 @@ impl Collectives {
 /// A run in progress.
 pub struct Run<'a> {
     device: &'a dyn Device,
-    /// The collectives in flight: each one's step and the device's number for it.
+    /// What is in flight: each one's step and the device's number for it.
     in_flight: Vec<(usize, usize)>,
     /// Whether all its queued work is done. Otherwise copies on other streams wait for it before they use its memory.
     pub is_done: bool,
@@ -110,7 +114,7 @@ impl Run<'_> {
         self.in_flight.push((step, number));
     }
 
-    /// The device's number for the collective of a step, which is waited for elsewhere.
+    /// The device's number for a step in flight, which is waited for elsewhere.
     pub fn take(&mut self, step: usize) -> Option<usize> {
         let at = self.in_flight.iter().position(|(other, _)| *other == step)?;
         Some(self.in_flight.swap_remove(at).1)
@@ -139,7 +143,7 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         debug_assert!(
             !self.is_done || self.in_flight.is_empty(),
-            "a run ended with a collective in flight"
+            "a run ended with a step in flight"
         );
         // If this fails, the device is lost.
         self.join_all().ok();
@@ -149,10 +153,10 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Threads that wait for collectives while the host runs the steps beside them one by one: one for each communicator, since ranks
-/// may start collectives of several in other orders.
+/// Threads that wait for steps on side streams while the host runs those beside them one by one: one for each lane, since ranks may
+/// start collectives of several communicators in other orders.
 #[derive(Default)]
-pub struct Waiters(HashMap<u64, CollectiveLane<Awaited>>);
+pub struct Waiters(HashMap<Lane<u64>, CollectiveLane<Awaited>>);
 
 struct Awaited {
     device: Arc<dyn Device>,
@@ -160,14 +164,14 @@ struct Awaited {
 }
 
 impl Waiters {
-    /// A ticket for the collective with this number of the device. Error: `OutOfMemory` when the system starts no thread.
+    /// A ticket for the step with this number of the device. Error: `OutOfMemory` when the system starts no thread.
     pub fn put(
         &mut self,
-        communicator: u64,
+        lane: Lane<u64>,
         (device, number): (&Arc<dyn Device>, usize),
     ) -> Result<Ticket> {
         let wait = |waiting: &[&Awaited]| (1, waiting[0].device.wait_for(waiting[0].number));
-        let lane = self.0.entry(communicator).or_insert_with(|| CollectiveLane::new(wait));
+        let lane = self.0.entry(lane).or_insert_with(|| CollectiveLane::new(wait));
         lane.put(None, Awaited { device: device.clone(), number })
     }
 }
