@@ -3,7 +3,8 @@ r"""Communication of Llama's 7B shape under FSDP2 on a cluster that is not there
     TORCHACC_BACKEND=null .venv/bin/python benches/distributed/simulated.py --nodes 8
 
 One process records a step as the first of all ranks, and the plan is gone through with the
-figures of a cluster (`torchacc.auto`): sharded over all ranks, halves, each layer recomputed.
+figures of a cluster (`torchacc.auto`): sharded over all ranks, halves, each layer recomputed but
+for the first `--offload` ones, whose activations wait on the host.
 
     ENGINES_CONTEXT=1024 PYTHONPATH=torch_extension/tests TORCHACC_BACKEND=null \
         TORCHACC_SPLIT=1000000 .venv/bin/python benches/distributed/simulated.py \
@@ -48,8 +49,9 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    def __init__(self, layers, width, vocabulary=32000):
+    def __init__(self, layers, width, offloaded, vocabulary=32000):
         super().__init__()
+        self.offloaded = offloaded
         hidden, heads = 11008 * width // 4096, width // 128
         self.token = nn.Embedding(vocabulary, width)
         self.layers = nn.ModuleList(Layer(width, hidden, heads) for _ in range(layers))
@@ -58,15 +60,19 @@ class Llama(nn.Module):
 
     def forward(self, tokens):
         x = self.token(tokens)
-        for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=False)
+        for at, layer in enumerate(self.layers):
+            if at < self.offloaded:
+                with torchacc.save_on_host():
+                    x = layer(x)
+            else:
+                x = checkpoint(layer, x, use_reentrant=False)
         return self.head(self.norm(x))
 
 
-def training(layers, width, batch, length):
+def training(layers, width, batch, length, offloaded):
     """A function that records a step, sharded over all ranks."""
     with torch.device("meta"):
-        model = Llama(layers, width)
+        model = Llama(layers, width, offloaded)
     halves = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
     for layer in model.layers:
         fully_shard(layer, mp_policy=halves)
@@ -112,6 +118,7 @@ def main():
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--length", type=int, default=2048)
+    parser.add_argument("--offload", type=int, default=0)
     parser.add_argument("--timeline", help="a file for Perfetto")
     parser.add_argument("--engine", help="tp, sequence_parallel, …")
     parser.add_argument("--ranks", type=int, default=4, help="of one node, for an engine")
@@ -127,13 +134,15 @@ def main():
         if args.engine:
             text = recorded(engine(args.engine, args.layers, args.width))
         else:
-            text = recorded(training(args.layers, args.width, args.batch, args.length))
+            text = recorded(
+                training(args.layers, args.width, args.batch, args.length, args.offload)
+            )
     took = time.perf_counter() - began
     made = simulate(text, cluster, {"all": group})
     print(
         f"{group.size:5} ranks, lanes {os.environ.get('TORCHACC_LANES', '1')}:"
         f" step {made.seconds * 1e3:.0f} ms, compute {made.compute * 1e3:.0f},"
-        f" collectives {made.communication * 1e3:.0f}, exposed {made.exposed_part:.2%},"
+        f" collectives and copies {made.communication * 1e3:.0f}, exposed {made.exposed_part:.2%},"
         f" arena {made.arena / 2**30:.2f} GiB, recorded and planned in {took:.1f} s"
     )
     if args.timeline:

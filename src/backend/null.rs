@@ -7,7 +7,7 @@ use super::run::run_steps;
 use super::{Backend, Call, Executable, Outcome};
 use crate::error::Result;
 use crate::op::collective::KIND_COUNT;
-use crate::op::{Attrs, GPU_HALF_FLOPS_PER_BYTE, Op, Ty};
+use crate::op::{Attrs, GPU_HALF_FLOPS_PER_BYTE, GPU_HOST_LINK_SLOWDOWN, Op, Ty};
 use crate::plan::{Plan, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -38,6 +38,10 @@ impl Target for Null {
 
     fn kinds_on_lanes(&self) -> usize {
         if self.lanes.load(Relaxed) { KIND_COUNT } else { 0 }
+    }
+
+    fn host_link_slowdown(&self) -> Option<u64> {
+        self.lanes.load(Relaxed).then_some(GPU_HOST_LINK_SLOWDOWN)
     }
 }
 

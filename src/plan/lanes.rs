@@ -70,6 +70,11 @@ impl Plan {
         }
     }
 
+    /// Number of copies to the host and back that run beside other steps.
+    pub fn copies_on_lanes(&self) -> u64 {
+        self.steps.iter().filter_map(|step| self.copy_lane::<()>(step)).count() as u64
+    }
+
     fn copy_lane<C>(&self, step: &Step) -> Option<Lane<C>> {
         let over_donor = |write: &Operand| match write.mem {
             MemRef::Output(k) => self.donors[k as usize].is_some(),

@@ -178,8 +178,18 @@ def test_on_the_cpu_nothing_is_copied():
 
 
 def test_on_a_device_of_its_own():
-    """Compiled kernels reach the host's block."""
-    code = "import test_offload as t; t.test_what_waits_may_be_wanted_twice_or_never()"
+    """Compiled kernels reach the host's block, and copies run beside them."""
+    code = """
+import torchacc
+import test_offload as t
+
+t.test_what_waits_may_be_wanted_twice_or_never()
+t.ROWS, t.LAYERS, before = 16, 3, torchacc.metrics()["overlapped_copies"]
+expected = t.Steps().run()
+assert torchacc.metrics()["overlapped_copies"] == before
+t.assert_same_bits(t.Steps(offloaded=t.LAYERS - 1).run(), expected)
+assert torchacc.metrics()["overlapped_copies"] > before
+"""
     environment = {**os.environ, **emulated(), "PYTHONPATH": os.path.dirname(__file__)}
     command = [sys.executable, "-W", "ignore", "-c", code]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)

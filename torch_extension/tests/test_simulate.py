@@ -65,6 +65,27 @@ def test_collectives_go_on_beside_kernels(cluster):
     assert by_itself.exposed == pytest.approx(2 * one)
 
 
+def test_copies_to_the_host_and_back_go_on_beside_kernels(cluster):
+    copy = "map({}) {{ r0 }}"
+    plan = f"""# plan
+arena 65536 (bound 65536), host 16384
+0: host@0:f32[64,64] = {copy.format("@0:f32[64,64]")} done before 2
+1: @8192:f32[64,64] = matmul(in2:f32[64,32], in3:f32[32,64])
+2: @0:f32[64,64] = {copy.format("host@0:f32[64,64]")} done before 4
+3: @16384:f32[64,64] = map(@8192:f32[64,64]) {{ r1 = exp r0; r1 }}
+4: @0:f32[64,64] = {copy.format("host@0:f32[64,64]")}
+"""
+    made = simulate(plan, cluster, {})
+    one = 64 * 64 * 4 / cluster.host_bandwidth
+    lanes = [lane for _, lane, _, _ in made.spans]
+    assert lanes == ["to the host", None, "from the host", None, None]
+    assert made.communication == pytest.approx(2 * one)
+    kernels = [end - begin for _, lane, begin, end in made.spans if lane is None]
+    # What is on no lane is a kernel that goes over the link.
+    assert kernels[2] == pytest.approx(one)
+    assert made.exposed == pytest.approx(2 * one - kernels[0] - kernels[1])
+
+
 def test_communicators_of_equal_groups_share_a_link(cluster):
     def plan(communicators):
         gather = "{0}: @{0}:bf16[4096], out{0}:i32[1] = {1}(in0:bf16[1024], s0:i64[], in{0}:i32[1])"

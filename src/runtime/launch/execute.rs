@@ -284,6 +284,7 @@ fn launch(
     shared.observed.stats.kernels.add(plan.steps.len() as u64);
     shared.observed.stats.early_kernels.add(early.count() as u64);
     shared.observed.stats.offloaded_bytes.add(plan.offloaded_bytes());
+    shared.observed.stats.overlapped_copies.add(plan.copies_on_lanes());
     binding.inspect(|binding| padding::was_run(shared, binding));
     shared
         .observed

@@ -94,6 +94,7 @@ macro_rules! metrics {
             engine_measured: Counter, "", "Programs measured on both engines of the backend `auto`.";
             engine_chosen: Counter, "", "Programs that its second engine runs since, measured or known from the folder.";
             offloaded_bytes: Counter, "bytes", "Of the host's memory that programs took for what they offloaded.";
+            overlapped_copies: Counter, "", "Copies to the host's memory and back, of what was offloaded, beside kernels.";
             host_calls: Counter, "", "Host operators run.";
             host_copies: Counter, "", "Steps whose operands were copied from a device to the host for it, and results back.";
             collectives: Counter, "", "Collectives run, sends and receives among them: they are no host operators.";

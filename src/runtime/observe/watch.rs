@@ -14,7 +14,7 @@ use crate::record::Operator;
 use crate::trace::name_of;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Steps run one after the other, though not on one thread; collectives on lanes beside them.
+/// Steps run one after the other, though not on one thread; those on lanes beside them.
 pub struct Steps<'a> {
     observed: &'a Observed,
     backend: &'a dyn Backend,
@@ -104,6 +104,10 @@ impl Watch for Steps<'_> {
 
     fn landed(&self, index: usize, ended: &Ended) {
         let exposed_ns = now() - self.started.load(Relaxed);
+        let times = (since_start(ended.began_at), since_start(ended.ended_at));
+        let Some(kind) = self.run.plan.steps[index].kernel.collective() else {
+            return self.span(index, "copy", times, Some("copies to the host and back"));
+        };
         self.observed.stats.collective_exposed_ns.add(exposed_ns);
         if ended.was_skipped {
             let communicator = self.communicator(&self.run.plan.steps[index]);
@@ -111,16 +115,13 @@ impl Watch for Steps<'_> {
         }
         self.observed.stats.overlapped_collectives.add(1);
         self.observed.stats.merged_collectives.add(ended.was_merged.into());
-        let times = (since_start(ended.began_at), since_start(ended.ended_at));
         // A message's time counts once.
         let took_ns = if ended.was_merged { 0 } else { times.1 - times.0 };
         self.observed.stats.collective_ns.add(took_ns);
-        if let Some(kind) = self.run.plan.steps[index].kernel.collective() {
-            // The wait for earlier collectives is theirs.
-            let exposed_ns = exposed_ns.min(times.1 - times.0);
-            let hiding = Hiding { exposed_ns, ..self.hiding(index) };
-            self.collective_ended((index, kind), times, hiding, ended.result.is_err());
-        }
+        // The wait for earlier collectives is theirs.
+        let exposed_ns = exposed_ns.min(times.1 - times.0);
+        let hiding = Hiding { exposed_ns, ..self.hiding(index) };
+        self.collective_ended((index, kind), times, hiding, ended.result.is_err());
     }
 }
 
@@ -155,7 +156,7 @@ impl Steps<'_> {
         self.span(index, "collective", (begin, end), lane.as_deref());
     }
 
-    /// Puts a step into the timeline; `lane`: on the lane of this communicator, not on this thread.
+    /// Puts a step into the timeline; `lane`: on that of this communicator, or of copies, not on this thread.
     fn span(
         &self,
         index: usize,
@@ -179,7 +180,7 @@ impl Steps<'_> {
             .raw("bytes_written", all_bytes(&step.writes));
         let span = Span { name: &name, category, begin, end, site: step.site, details };
         match lane {
-            Some(communicator) => self.observed.profile.span_of(communicator, span),
+            Some(lane) => self.observed.profile.span_of(lane, span),
             None => self.observed.profile.span(span),
         }
     }

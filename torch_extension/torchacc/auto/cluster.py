@@ -70,6 +70,9 @@ class Cluster(_Section):
     # Seconds of the host for an operation and its backward pass, during which the device waits; 0
     # where the host is ahead of the device.
     operation_seconds: float = 0.0
+    # Bytes per second between a device and its host, one way: 16 lanes of PCI Express 4, of whose
+    # 31.5 GB/s copies reach about 25.
+    host_bandwidth: float = 2.5e10
 
     @property
     def devices(self) -> int:
@@ -97,6 +100,8 @@ class Cluster(_Section):
             yield "flops", "it must have numbers of FLOP/s more than 0"
         if self.memory_bandwidth <= 0:
             yield "memory_bandwidth", "it must be more than 0 bytes a second"
+        if self.host_bandwidth <= 0:
+            yield "host_bandwidth", "it must be more than 0 bytes a second"
         for name in (one.name for one in dataclasses.fields(self)):
             is_part = name.endswith("_efficiency") or name == "usable_memory"
             if is_part and not 0 < getattr(self, name) <= 1:

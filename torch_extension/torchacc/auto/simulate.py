@@ -3,7 +3,8 @@
 `world` makes this process one rank of many whose collectives nobody does, on the backend null,
 which plans and runs nothing. `simulate` goes through a plan as its text has it: kernels one after
 the other, as long as their work and bytes take on a device of the cluster; collectives on the lanes
-of their groups, from their step on, until the step before which they are done.
+of their groups, and copies to the host and back on those of their directions, from their step on,
+until the step before which they are done.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from torchacc.auto import collectives
 from torchacc.auto.cluster import Cluster
 from torchacc.auto.collectives import Group
 
-_OPERAND = re.compile(r"(in|out|@|s)(\d+):(\w+)\[([\d,]*)\](\{[^}]*\})?")
+_OPERAND = re.compile(r"(host@|in|out|@|s)(\d+):(\w+)\[([\d,]*)\](\{[^}]*\})?")
 _BYTES = {
     "c128": 16,
     "c64": 8,
@@ -60,7 +61,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class Step:
-    """A kernel of a plan, or a collective on the lane of its communicator, by its scalar."""
+    """A kernel of a plan, a copy to the host or back, or a collective on the lane of its communicator,
+    by its scalar."""
 
     name: str
     reads: tuple[Operand, ...]
@@ -71,6 +73,19 @@ class Step:
     @property
     def is_collective(self) -> bool:
         return self.name.startswith("torchacc::")
+
+    @property
+    def copies(self) -> str | None:
+        """Its direction if it copies between a device's memory and the host's; of copies that wait
+        nowhere on the host in this plan, those that are on lanes."""
+        if self.name != "map" or self.instructions or len(self.reads) != 1:
+            return None
+        read, write = self.reads[0].memory, self.writes[0].memory
+        if write.startswith("host@") or self.done and write.startswith("out"):
+            return "to the host"
+        if read.startswith("host@") or self.done and read.startswith("in"):
+            return "from the host"
+        return None
 
     @property
     def flops(self) -> float:
@@ -175,7 +190,7 @@ def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulatio
     known: dict[str, tuple[str, Group]] = {}
     names = [*groups.items()]
     now, exposed, compute, communication = 0.0, 0.0, 0.0, 0.0
-    free: dict[Group, float] = {}
+    free: dict[Group | str, float] = {}
     flying: list[tuple[int, float]] = []
     spans = []
     for index, step in enumerate(steps):
@@ -184,6 +199,14 @@ def simulate(text: str, cluster: Cluster, groups: dict[str, Group]) -> Simulatio
         if due and max(due) > now:
             exposed += max(due) - now
             now = max(due)
+        if step.done and step.copies:
+            took = seconds_of(step, cluster)
+            begin = max(now, free.get(step.copies, 0.0))
+            free[step.copies] = begin + took
+            communication += took
+            spans.append((step.name, step.copies, begin, begin + took))
+            flying.append((step.done, begin + took))
+            continue
         if not step.is_collective:
             took = turns * seconds_of(step, cluster)
             spans.append((step.name, None, now, now + took))
@@ -217,6 +240,8 @@ def seconds_of(step: Step, cluster: Cluster) -> float:
     Raises ValueError for convolutions, transforms and CPU fallbacks, whose time is not known."""
     if step.name in _UNKNOWN or "::" in step.name:
         raise ValueError(f"simulate: the plan has {step.name}, whose time is not estimated yet")
+    if step.copies:
+        return step.writes[0].bytes / cluster.host_bandwidth
     moved = step.bytes / (cluster.memory_bandwidth * cluster.bandwidth_efficiency)
     is_attention = step.name.startswith("attention")
     if step.name not in _PRODUCTS and not is_attention:
