@@ -7,7 +7,7 @@
 use super::{Call, Failure, Outcome};
 use crate::error::{Code, Error, Result};
 use crate::op::lane::Ticket;
-use crate::plan::{Kernel, Lane, MemRef, Operand, Plan, Step};
+use crate::plan::{Kernel, LaneId, MemRef, Operand, Plan, Step};
 use crate::shape::{Layout, numel};
 use std::collections::BTreeMap;
 use std::iter;
@@ -65,7 +65,7 @@ struct InFlight(Vec<Started>);
 
 struct Started {
     step: usize,
-    lane: Option<Lane<u64>>,
+    lane: Option<LaneId<u64>>,
     ticket: Ticket,
 }
 

@@ -2,7 +2,7 @@
 
 use super::Kernel;
 use super::draft::{Fused, Read, Region, Source};
-use super::lanes::Lane;
+use super::lanes::LaneId;
 use super::views::{View, is_view};
 use crate::graph::{Graph, ValueId};
 use crate::op::collective;
@@ -113,12 +113,12 @@ pub(super) fn region_time(graph: &Graph, fused: &Fused, region: &Region) -> u64 
 }
 
 /// The same for a region on a lane.
-pub(super) fn lane_time<C>(graph: &Graph, fused: &Fused, region: &Region, lane: &Lane<C>) -> u64 {
+pub(super) fn lane_time<C>(graph: &Graph, fused: &Fused, region: &Region, lane: &LaneId<C>) -> u64 {
     match lane {
-        Lane::Communicator(_) => {
+        LaneId::Communicator(_) => {
             COLLECTIVE_LATENCY + region_time(graph, fused, region) * collective::SLOWDOWN
         }
-        Lane::ToHost | Lane::FromHost => {
+        LaneId::ToHost | LaneId::FromHost => {
             let bytes = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64);
             host_copy_time(fused, added(bytes))
         }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// What does the work of a step beside the others, in the order in which it is started: a communicator, which `C` names, or an
 /// engine that copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Lane<C> {
+pub enum LaneId<C> {
     Communicator(C),
     ToHost,
     FromHost,
@@ -50,22 +50,22 @@ impl Step {
 impl Plan {
     /// The lane of every step that is a collective, named by the token with which the first of those it follows begins, and of
     /// every copy that is done later.
-    pub fn lanes(&self) -> Vec<Option<Lane<ValueId>>> {
+    pub fn lanes(&self) -> Vec<Option<LaneId<ValueId>>> {
         let mut lane_of: HashMap<ValueId, ValueId> = HashMap::new();
         let lane = |step: &Step| {
             let Some(kind) = step.kernel.collective() else { return self.copy_lane(step) };
             let token = step.reads_of.get(collective::operands(kind).token)?;
             let lane = lane_of.get(token).copied().unwrap_or(*token);
             lane_of.extend(step.results_of.iter().map(|&result| (result, lane)));
-            Some(Lane::Communicator(lane))
+            Some(LaneId::Communicator(lane))
         };
         self.steps.iter().map(lane).collect()
     }
 
     /// The lane of a step, with the communicator's number.
-    pub fn lane(&self, step: &Step, scalars: &[u64]) -> Option<Lane<u64>> {
+    pub fn lane(&self, step: &Step, scalars: &[u64]) -> Option<LaneId<u64>> {
         match step.communicator(scalars) {
-            Some(communicator) => Some(Lane::Communicator(communicator)),
+            Some(communicator) => Some(LaneId::Communicator(communicator)),
             None => self.copy_lane(step),
         }
     }
@@ -75,7 +75,7 @@ impl Plan {
         self.steps.iter().filter_map(|step| self.copy_lane::<()>(step)).count() as u64
     }
 
-    fn copy_lane<C>(&self, step: &Step) -> Option<Lane<C>> {
+    fn copy_lane<C>(&self, step: &Step) -> Option<LaneId<C>> {
         let over_donor = |write: &Operand| match write.mem {
             MemRef::Output(k) => self.donors[k as usize].is_some(),
             _ => false,
@@ -89,7 +89,7 @@ impl Plan {
             _ => false,
         };
         let is_to_host = step.writes.iter().any(on_host);
-        is_on_lane.then_some(if is_to_host { Lane::ToHost } else { Lane::FromHost })
+        is_on_lane.then_some(if is_to_host { LaneId::ToHost } else { LaneId::FromHost })
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) fn done(
         }
     }
     // A step on a lane is done before those that come after it there.
-    let mut after: Vec<(Lane<Token>, usize)> = Vec::new();
+    let mut after: Vec<(LaneId<Token>, usize)> = Vec::new();
     let mut result = vec![None; steps.len()];
     for at in (0..steps.len()).rev() {
         let Some(lane) = lanes[at] else { continue };
@@ -164,7 +164,7 @@ pub(super) enum Token {
 }
 
 /// The lane of every region that has one.
-pub(super) fn lanes(graph: &Graph, fused: &Fused, steps: &[&Region]) -> Vec<Option<Lane<Token>>> {
+pub(super) fn lanes(graph: &Graph, fused: &Fused, steps: &[&Region]) -> Vec<Option<LaneId<Token>>> {
     let mut lane_of = vec![None; fused.buffers.len()];
     let lane = |region: &&Region| {
         let Some(kind) = region.kernel.collective() else { return copy_lane(graph, fused, region) };
@@ -174,7 +174,7 @@ pub(super) fn lanes(graph: &Graph, fused: &Fused, steps: &[&Region]) -> Vec<Opti
             Source::Scalar(_) | Source::Index => return None,
         };
         region.writes.iter().for_each(|&b| lane_of[b] = Some(token));
-        Some(Lane::Communicator(token))
+        Some(LaneId::Communicator(token))
     };
     steps.iter().map(lane).collect()
 }
@@ -186,7 +186,7 @@ pub(super) fn has_some(graph: &Graph, fused: &Fused) -> bool {
 }
 
 /// The lane of a region that copies all of a tensor to the host's memory or from it, where these have lanes.
-fn copy_lane<C>(graph: &Graph, fused: &Fused, region: &Region) -> Option<Lane<C>> {
+fn copy_lane<C>(graph: &Graph, fused: &Fused, region: &Region) -> Option<LaneId<C>> {
     fused.host_link_slowdown.filter(|_| region.kernel.is_copy())?;
     let ([read], [write]) = (&region.reads[..], &region.writes[..]) else { return None };
     let to = &fused.buffers[*write];
@@ -197,8 +197,8 @@ fn copy_lane<C>(graph: &Graph, fused: &Fused, region: &Region) -> Option<Lane<C>
     };
     let is_same = read.layout.is_contiguous() && read.dtype == graph.ty(to.value).dtype;
     match (from_host, to.on_host) {
-        (true, false) if is_same => Some(Lane::FromHost),
-        (false, true) if is_same => Some(Lane::ToHost),
+        (true, false) if is_same => Some(LaneId::FromHost),
+        (false, true) if is_same => Some(LaneId::ToHost),
         _ => None,
     }
 }

@@ -38,7 +38,7 @@ use crate::internal;
 use crate::op::{Attrs, FLOPS_PER_BYTE, Op, Ty};
 use crate::shape::{Dims, Layout};
 pub use decisions::{Cost, PlanDecisions};
-pub use lanes::Lane;
+pub use lanes::LaneId;
 pub use layout_requirement::accepts_half_input;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;

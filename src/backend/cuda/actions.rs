@@ -4,7 +4,7 @@ use super::device::{Prepared, Product};
 use super::emit::{self, KernelArg, SCRATCH, Source, Task, Tasks};
 use super::on_device::OnDevice;
 use crate::error::Result;
-use crate::plan::{Lane, Operand};
+use crate::plan::{LaneId, Operand};
 use crate::shape::Layout;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub enum Action {
     Host(Option<OnDevice>),
     /// A copy of all of a tensor on the side stream of its direction.
     HostCopy {
-        lane: Lane<u64>,
+        lane: LaneId<u64>,
         from: KernelArg,
         to: KernelArg,
         nbytes: usize,

@@ -9,7 +9,7 @@ use super::emit::{Shape, Source};
 use crate::buffer::Location;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::plan::Lane;
+use crate::plan::LaneId;
 use std::sync::Arc;
 
 pub trait Device: Send + Sync {
@@ -97,13 +97,13 @@ pub trait Device: Send + Sync {
     /// follow. After an error all later work waits for the work that had begun.
     fn on_side_stream(
         &self,
-        lane: Option<Lane<u64>>,
+        lane: Option<LaneId<u64>>,
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<usize>;
 
     /// Enqueues a copy of `nbytes` bytes from one address to another on the side stream of its lane: from device memory to that of
     /// [`Device::allocate_on_host`], or back. Number and errors as for [`Device::on_side_stream`].
-    fn copy_aside(&self, lane: Lane<u64>, ends: [usize; 2], nbytes: usize) -> Result<usize>;
+    fn copy_aside(&self, lane: LaneId<u64>, ends: [usize; 2], nbytes: usize) -> Result<usize>;
 
     /// Work queued from now on comes after the work on a side stream that has this number.
     fn join(&self, number: usize) -> Result<()>;

@@ -17,7 +17,7 @@ use crate::error::{Code, Error, Result};
 use crate::internal;
 use crate::op::index::out_of_range;
 use crate::op::{Op, expect};
-use crate::plan::{Kernel, Lane, MemRef, Operand, Plan};
+use crate::plan::{Kernel, LaneId, MemRef, Operand, Plan};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -255,7 +255,7 @@ impl CudaExecutable {
                     let Some(communicator) = step.communicator(call.scalars) else {
                         return internal!("a collective without a communicator");
                     };
-                    let stream = self.lanes.stream_of(Lane::Communicator(communicator));
+                    let stream = self.lanes.stream_of(LaneId::Communicator(communicator));
                     let queue = |work: &mut Work| device.on_side_stream(stream, work);
                     run.put(index, collective.call(device, step, call, address, queue)?);
                 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::graph::ValueId;
 use crate::op::collective::{self, Kind};
 use crate::op::lane::{CollectiveLane, Ticket};
-use crate::plan::{Lane, MemRef, Plan};
+use crate::plan::{LaneId, MemRef, Plan};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct Lanes {
 struct Open {
     step: usize,
     /// The lane whose stream it is on; `None` for that of all.
-    lane: Option<Lane<ValueId>>,
+    lane: Option<LaneId<ValueId>>,
     window: Window,
 }
 
@@ -86,7 +86,7 @@ impl Lanes {
     }
 
     /// The lane whose side stream a step on it uses; `None` for that of all.
-    pub fn stream_of(&self, lane: Lane<u64>) -> Option<Lane<u64>> {
+    pub fn stream_of(&self, lane: LaneId<u64>) -> Option<LaneId<u64>> {
         Some(lane).filter(|_| self.are_apart)
     }
 
@@ -156,7 +156,7 @@ impl Drop for Run<'_> {
 /// Threads that wait for steps on side streams while the host runs those beside them one by one: one for each lane, since ranks may
 /// start collectives of several communicators in other orders.
 #[derive(Default)]
-pub struct Waiters(HashMap<Lane<u64>, CollectiveLane<Awaited>>);
+pub struct Waiters(HashMap<LaneId<u64>, CollectiveLane<Awaited>>);
 
 struct Awaited {
     device: Arc<dyn Device>,
@@ -167,7 +167,7 @@ impl Waiters {
     /// A ticket for the step with this number of the device. Error: `OutOfMemory` when the system starts no thread.
     pub fn put(
         &mut self,
-        lane: Lane<u64>,
+        lane: LaneId<u64>,
         (device, number): (&Arc<dyn Device>, usize),
     ) -> Result<Ticket> {
         let wait = |waiting: &[&Awaited]| (1, waiting[0].device.wait_for(waiting[0].number));

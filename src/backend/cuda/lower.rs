@@ -9,14 +9,14 @@ use super::product::{multiply, multiply_scaled};
 use crate::error::Result;
 use crate::op::index::Reduction;
 use crate::op::{Attr, Class, Op};
-use crate::plan::{Kernel, Lane, LoopBody, MemRef, Operand, Plan, Step};
+use crate::plan::{Kernel, LaneId, LoopBody, MemRef, Operand, Plan, Step};
 use crate::shape::{Dims, Layout};
 use smallvec::smallvec;
 
 /// The actions of step number `index` of a plan.
 pub fn step(plan: &Plan, index: usize, device: &dyn Device) -> Result<Actions> {
     let step = &plan.steps[index];
-    if let Some(lane @ (Lane::ToHost | Lane::FromHost)) = plan.lane(step, &[]) {
+    if let Some(lane @ (LaneId::ToHost | LaneId::FromHost)) = plan.lane(step, &[]) {
         let (from, to) = (KernelArg::of(&step.reads[0]), KernelArg::of(&step.writes[0]));
         let nbytes = step.writes[0].layout.numel() as usize * step.writes[0].dtype.size();
         let copies = (nbytes > 0).then_some(Action::HostCopy { lane, from, to, nbytes });

@@ -15,7 +15,7 @@ use super::Flow;
 use crate::graph::Graph;
 use crate::plan::cost::{lane_time, region_time};
 use crate::plan::draft::{BufferId, Fused, Region, RegionId};
-use crate::plan::lanes::{self, Landings, Lane, Token};
+use crate::plan::lanes::{self, Landings, LaneId, Token};
 use line::Line;
 use std::collections::{HashMap, HashSet};
 
@@ -120,7 +120,7 @@ struct Work<'a> {
     donors: &'a [Option<u32>],
     /// Time of every region, in bytes that could be moved meanwhile.
     times: Vec<u64>,
-    lanes: Vec<Option<Lane<Token>>>,
+    lanes: Vec<Option<LaneId<Token>>>,
     /// The regions on lanes whose results each region needs, without those before it on its own lane.
     awaits: Vec<Vec<RegionId>>,
     /// The regions that must run before each region.
@@ -161,7 +161,7 @@ impl<'a> Work<'a> {
         for (r, users) in flow.users.iter().enumerate() {
             users.iter().for_each(|&u| before[u].push(r));
         }
-        let is_collective = |&r: &RegionId| matches!(lanes[r], Some(Lane::Communicator(_)));
+        let is_collective = |&r: &RegionId| matches!(lanes[r], Some(LaneId::Communicator(_)));
         let collectives: Vec<RegionId> = order.iter().copied().filter(is_collective).collect();
         let mut numbers = vec![usize::MAX; n];
         collectives.iter().enumerate().for_each(|(number, &r)| numbers[r] = number);
@@ -182,7 +182,7 @@ impl<'a> Work<'a> {
 
     /// Whether a region copies to the host or from it on a lane: that may start and be waited for at any time.
     fn is_host_copy(&self, r: RegionId) -> bool {
-        matches!(self.lanes[r], Some(Lane::ToHost | Lane::FromHost))
+        matches!(self.lanes[r], Some(LaneId::ToHost | LaneId::FromHost))
     }
 
     /// The number of the first collective that needs each region, directly or not; that of all collectives if none does.
@@ -320,7 +320,7 @@ struct Clock {
     /// The time at which each region on a lane is done.
     done: Vec<u64>,
     /// The lanes that were used, each with the time at which everything on it is done.
-    lanes: Vec<(Lane<Token>, u64)>,
+    lanes: Vec<(LaneId<Token>, u64)>,
     /// Factor on the estimated times of what is on lanes.
     slower: u64,
 }

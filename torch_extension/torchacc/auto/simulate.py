@@ -61,7 +61,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Step:
-    """A kernel of a plan, a copy to the host or back, or a collective on the lane of its communicator,
+    """A kernel of a plan, a copy to the host or back, or a collective on a communicator's lane,
     by its scalar."""
 
     name: str

@@ -23,7 +23,7 @@ use super::emit::Source;
 use crate::buffer::Location;
 use crate::cache::disk::Disk;
 use crate::error::{Error, Result};
-use crate::plan::Lane;
+use crate::plan::LaneId;
 pub use api::Refused;
 use blas::Blas;
 use context::Context;
@@ -221,15 +221,15 @@ impl Device for Gpu {
 
     fn on_side_stream(
         &self,
-        lane: Option<Lane<u64>>,
+        lane: Option<LaneId<u64>>,
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<usize> {
         self.streams.on_side_stream(&self.context, (lane, self.location()), work)
     }
 
-    fn copy_aside(&self, lane: Lane<u64>, ends: [usize; 2], nbytes: usize) -> Result<usize> {
+    fn copy_aside(&self, lane: LaneId<u64>, ends: [usize; 2], nbytes: usize) -> Result<usize> {
         let mut copy =
-            |there: Location| self.context.copy(lane == Lane::ToHost, ends, nbytes, there.stream);
+            |there: Location| self.context.copy(lane == LaneId::ToHost, ends, nbytes, there.stream);
         self.on_side_stream(Some(lane), &mut copy)
     }
 

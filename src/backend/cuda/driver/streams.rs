@@ -15,7 +15,7 @@ use super::staging::{Order, Staging};
 use crate::buffer::Location;
 use crate::error::Result;
 use crate::op::collective;
-use crate::plan::Lane;
+use crate::plan::LaneId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub struct Streams {
     up: Handle,
     down: Handle,
     /// Streams of lanes, and of those that share one; `None` where there is only one stream.
-    sides: Option<Mutex<HashMap<Option<Lane<u64>>, Handle>>>,
+    sides: Option<Mutex<HashMap<Option<LaneId<u64>>, Handle>>>,
     /// Event: the last copy to the device is done.
     uploaded: Handle,
     /// Event: the work that others put on the programs' stream is done.
@@ -86,15 +86,15 @@ impl Streams {
     }
 
     /// The stream of a lane, or that of all.
-    fn side(&self, context: &Context, lane: Option<Lane<u64>>) -> Result<Handle> {
+    fn side(&self, context: &Context, lane: Option<LaneId<u64>>) -> Result<Handle> {
         let Some(sides) = &self.sides else { return Ok(context.stream) };
         let mut sides = sides.lock();
         if let Some(&stream) = sides.get(&lane) {
             return Ok(stream);
         }
         let stream = context.new_stream()?;
-        let is_gone = |lane: &Option<Lane<u64>>| match lane {
-            Some(Lane::Communicator(number)) => collective::name(*number).is_none(),
+        let is_gone = |lane: &Option<LaneId<u64>>| match lane {
+            Some(LaneId::Communicator(number)) => collective::name(*number).is_none(),
             _ => false,
         };
         let gone = sides.extract_if(|lane, _| is_gone(lane));
@@ -108,7 +108,7 @@ impl Streams {
     pub fn on_side_stream(
         &self,
         context: &Context,
-        (lane, location): (Option<Lane<u64>>, Location),
+        (lane, location): (Option<LaneId<u64>>, Location),
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<Handle> {
         let side = self.side(context, lane)?;

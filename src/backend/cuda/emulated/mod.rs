@@ -15,7 +15,7 @@ use crate::dtype::DType;
 use crate::error::{Code, Error, Result};
 use crate::op::Ty;
 use crate::op::array::Array;
-use crate::plan::Lane;
+use crate::plan::LaneId;
 use libloading::Library;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -68,9 +68,9 @@ type Work = Box<dyn FnOnce() + Send>;
 struct Late {
     /// How often some was asked for, and the stream of the last.
     asked: usize,
-    stream: Option<Lane<u64>>,
+    stream: Option<LaneId<u64>>,
     /// What waits on each stream, with the number for which it was asked.
-    waiting: HashMap<Option<Lane<u64>>, VecDeque<(usize, Work)>>,
+    waiting: HashMap<Option<LaneId<u64>>, VecDeque<(usize, Work)>>,
 }
 
 impl Late {
@@ -348,7 +348,7 @@ impl Device for Emulated {
 
     fn on_side_stream(
         &self,
-        lane: Option<Lane<u64>>,
+        lane: Option<LaneId<u64>>,
         work: &mut dyn FnMut(Location) -> Result<()>,
     ) -> Result<usize> {
         let number = {
@@ -360,7 +360,12 @@ impl Device for Emulated {
         work(self.location()).map(|()| number)
     }
 
-    fn copy_aside(&self, lane: Lane<u64>, [from, to]: [usize; 2], nbytes: usize) -> Result<usize> {
+    fn copy_aside(
+        &self,
+        lane: LaneId<u64>,
+        [from, to]: [usize; 2],
+        nbytes: usize,
+    ) -> Result<usize> {
         let copy = move || slice(to, nbytes).copy_from_slice(slice(from, nbytes));
         self.on_side_stream(Some(lane), &mut |_| {
             self.later(Box::new(copy));

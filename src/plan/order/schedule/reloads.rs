@@ -2,12 +2,12 @@
 
 use super::Work;
 use crate::plan::draft::RegionId;
-use crate::plan::lanes::Lane;
+use crate::plan::lanes::LaneId;
 
 /// `order`, in which copies from the host's memory start as late as they may if nobody is to wait for them, one after the other on
 /// their lane; later where more than `limit` bytes would be live, or what they copy is still on its way to the host.
 pub(super) fn ahead(work: &Work, order: Vec<RegionId>, limit: u64) -> Vec<RegionId> {
-    let is_reload = |r: RegionId| work.lanes[r] == Some(Lane::FromHost);
+    let is_reload = |r: RegionId| work.lanes[r] == Some(LaneId::FromHost);
     if !order.iter().any(|&r| is_reload(r)) {
         return order;
     }
@@ -20,7 +20,7 @@ pub(super) fn ahead(work: &Work, order: Vec<RegionId>, limit: u64) -> Vec<Region
         begins[at] = now;
         match work.lanes[r] {
             None => now += work.times[r],
-            Some(Lane::ToHost) => {
+            Some(LaneId::ToHost) => {
                 sent = now.max(sent) + work.times[r];
                 on_host[r] = sent;
             }
@@ -58,7 +58,7 @@ pub(super) fn ahead(work: &Work, order: Vec<RegionId>, limit: u64) -> Vec<Region
 mod tests {
     use crate::dtype::DType::F32;
     use crate::op::Op;
-    use crate::plan::lanes::Lane;
+    use crate::plan::lanes::LaneId;
     use crate::plan::tests::{NoWorkspace, WithLanes, plan_for};
     use crate::plan::training::Make;
     use smallvec::smallvec;
@@ -101,7 +101,7 @@ mod tests {
             .enumerate()
             .filter_map(|(at, lane)| Some((lane?, products(at, plan.steps[at].done?))));
         let (to_host, from_host): (Vec<_>, Vec<_>) =
-            on_lanes.partition(|(lane, _)| *lane == Lane::ToHost);
+            on_lanes.partition(|(lane, _)| *lane == LaneId::ToHost);
         for copies in [&to_host, &from_host] {
             let hidden = copies.iter().filter(|(_, beside)| *beside > 0).count();
             assert!(copies.len() >= LAYERS - 1 && hidden >= LAYERS - 1, "{copies:?}\n{plan}");

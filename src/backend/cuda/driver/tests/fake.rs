@@ -17,7 +17,7 @@ use crate::buffer::{Bytes, Location};
 use crate::error::{Code, Error, Result};
 use crate::graph::generate::Rng;
 use crate::op::collective::{Communicator, register};
-use crate::plan::Lane;
+use crate::plan::LaneId;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -283,7 +283,7 @@ fn streams_change_no_value() {
         let device = driver.open().unwrap();
         let communicators = [0, 1, 2].map(|_| Arc::new(communicator()));
         let [first, second, _] = communicators.each_ref().map(register);
-        let lanes = [Some(first), Some(second), None].map(|c| c.map(Lane::Communicator));
+        let lanes = [Some(first), Some(second), None].map(|c| c.map(LaneId::Communicator));
         let kernel = device.load(&[add_one()]).unwrap().remove(0);
         let places: Vec<usize> = (0..4).map(|_| device.allocate(16).unwrap()).collect();
         let mut expected = [[0u64; 2]; 4];
