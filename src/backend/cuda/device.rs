@@ -2,7 +2,8 @@
 //! where tests run emitted kernels without a GPU.
 //!
 //! **Invariant:** requests to one device are executed in their order, on one stream, except those that may overlap
-//! ([`Device::upload`], [`Device::download`], [`Device::on_side_stream`], [`Device::copy_aside`]); only reads and `synchronize` wait for them.
+//! ([`Device::upload`], [`Device::download`], [`Device::on_side_stream`], [`Device::copy_aside`]); only reads and `synchronize`
+//! wait for them.
 
 use super::cudnn_graph::CudnnGraph;
 use super::emit::{Shape, Source};
@@ -93,8 +94,8 @@ pub trait Device: Send + Sync {
     /// Calls `work`, which puts work of its own on the queue.
     fn queue(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<()>;
 
-    /// Calls `work`, which enqueues work of its own on a side stream, that of the location it is passed: the lane's, or one for all. It runs after all work queued so far. The number is for one [`Device::join`] or [`Device::wait_for`], which must
-    /// follow. After an error all later work waits for the work that had begun.
+    /// Calls `work`, which enqueues work of its own on a side stream, that of the location it is passed: the lane's, or one for all.
+    /// It runs after all work queued so far. The number is for one [`Device::join`] or [`Device::wait_for`], which must follow. After an error all later work waits for the work that had begun.
     fn on_side_stream(
         &self,
         lane: Option<LaneId<u64>>,

@@ -9,7 +9,7 @@ use crate::backend::{Backend, Watch};
 use crate::op::collective::{self, Kind};
 use crate::op::lane::Ended;
 use crate::op::{Ty, host};
-use crate::plan::{Kernel, Operand, Plan, Step};
+use crate::plan::{Kernel, LaneId, Operand, Plan, Step};
 use crate::record::Operator;
 use crate::trace::name_of;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -106,7 +106,7 @@ impl Watch for Steps<'_> {
         let exposed_ns = now() - self.started.load(Relaxed);
         let times = (since_start(ended.began_at), since_start(ended.ended_at));
         let Some(kind) = self.run.plan.steps[index].kernel.collective() else {
-            return self.span(index, "copy", times, Some("copies to the host and back"));
+            return self.span(index, "copy", times, Some(self.copy_lane(index)));
         };
         self.observed.stats.collective_exposed_ns.add(exposed_ns);
         if ended.was_skipped {
@@ -182,6 +182,13 @@ impl Steps<'_> {
         match lane {
             Some(lane) => self.observed.profile.span_of(lane, span),
             None => self.observed.profile.span(span),
+        }
+    }
+
+    fn copy_lane(&self, index: usize) -> &'static str {
+        match self.run.plan.lane(&self.run.plan.steps[index], self.run.scalars) {
+            Some(LaneId::FromHost) => "copies from the host",
+            _ => "copies to the host",
         }
     }
 

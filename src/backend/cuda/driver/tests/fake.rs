@@ -286,6 +286,7 @@ fn streams_change_no_value() {
         let lanes = [Some(first), Some(second), None].map(|c| c.map(LaneId::Communicator));
         let kernel = device.load(&[add_one()]).unwrap().remove(0);
         let places: Vec<usize> = (0..4).map(|_| device.allocate(16).unwrap()).collect();
+        let host = device.allocate_on_host(16).unwrap();
         let mut expected = [[0u64; 2]; 4];
         places.iter().for_each(|address| device.upload(&[0; 16], *address).unwrap());
         let mut random = Rng::new(7);
@@ -297,7 +298,26 @@ fn streams_change_no_value() {
                 value[1] += 1;
                 kernel.launch(SHAPE, &[address as u64, 2])
             };
-            match random.below(6) {
+            match random.below(7) {
+                // There and back, beside what is computed.
+                6 => {
+                    device.begin().unwrap();
+                    add().unwrap();
+                    let there = device.copy_aside(LaneId::ToHost, [address, host], 16).unwrap();
+                    let other = (which + 1) % 4;
+                    kernel.launch(SHAPE, &[places[other] as u64, 2]).unwrap();
+                    device.join(there).unwrap();
+                    kernel.launch(SHAPE, &[address as u64, 2]).unwrap();
+                    let back = device.copy_aside(LaneId::FromHost, [host, address], 16).unwrap();
+                    kernel.launch(SHAPE, &[places[other] as u64, 2]).unwrap();
+                    match random.below(2) {
+                        0 => device.join(back).unwrap(),
+                        _ => device.wait_for(back).unwrap(),
+                    }
+                    let after = [read(&*device, address), read(&*device, places[other])];
+                    expected[other] = expected[other].map(|number| number + 2);
+                    assert_eq!(after, [expected[which], expected[other]]);
+                }
                 4 => {
                     device.begin().unwrap();
                     add().unwrap();
@@ -342,6 +362,7 @@ fn streams_change_no_value() {
         }
         drop(kernel);
         places.iter().for_each(|address| device.free(*address));
+        device.free_on_host(host);
     }
 }
 
