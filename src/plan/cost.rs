@@ -120,14 +120,9 @@ pub(super) fn lane_time<C>(graph: &Graph, fused: &Fused, region: &Region, lane: 
         }
         LaneId::ToHost | LaneId::FromHost => {
             let bytes = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64);
-            host_copy_time(fused, added(bytes))
+            added(bytes).saturating_mul(fused.host_link_slowdown.unwrap_or(1)).min(LONGEST)
         }
     }
-}
-
-/// The same for a copy of so many bytes to the host or back.
-pub(super) fn host_copy_time(fused: &Fused, bytes: u64) -> u64 {
-    bytes.saturating_mul(fused.host_link_slowdown.unwrap_or(1)).min(LONGEST)
 }
 
 #[cfg(test)]
