@@ -3,7 +3,8 @@
 //!
 //! Proved of every step:
 //! * reads are inside memory that holds the value they name, whole, written by an earlier step and not overwritten since;
-//! * writes go to outputs, the arena, the block of results and, of copies only, the host's block, aligned and inside;
+//! * writes go to outputs, the arena, the block of results and, of offloaded values and copies only, the host's block, aligned and
+//!   inside;
 //!   they overlap no other write or scratch memory of the step, and no read unless the kernel goes through both in step;
 //! * an input donated to an output is written once, by the step that makes the output, or never if it is the output;
 //! * each element of each result is the graph's expression: followed back element by element, for the corners of the
@@ -422,7 +423,7 @@ impl<'a> Memory<'a> {
         if !range.start.is_multiple_of(ALIGN) || range.end > self.plan.host_bytes {
             return internal!("bytes {range:?} are not aligned or not in the host's block");
         }
-        if !is_copy {
+        if !is_copy && self.graph.maker(value).op != Op::Offload {
             return internal!("value {} is computed there", value.0);
         }
         Ok(())
