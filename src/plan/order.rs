@@ -72,8 +72,8 @@ pub(super) fn gathered(
     alike::gathered(fused, &flow, order, &stays)
 }
 
-/// An order for a backend with lanes, and when the regions there are done: they start early and their users run late. `share` is the
-/// memory that this may take beyond the peak of `order`, in parts of [`WHOLE`].
+/// An order for a backend with lanes, and when the regions there are done: they start early and their users run late. `share` is
+/// the memory that this may take beyond the peak of `order`, in parts of [`WHOLE`].
 pub(super) fn scheduled(
     graph: &Graph,
     fused: &Fused,

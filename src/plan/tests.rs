@@ -132,7 +132,7 @@ fn what_waits_on_the_host_takes_no_place_in_the_arena() {
         expect![[r#"
             arena 49152 (bound 49152), host 32768
             out0: f32[64,64]
-            out1: f32[64,64]
+            out1: f32[64,64] on host
             0: @0:f32[64,64] = softmax(in0:f32[64,64])
             1: host@0:f32[64,64] = map(@0:f32[64,64]) { r0 }
             2: @16384:f32[64,64] = matmul(@0:f32[64,64], in0:f32[64,64])

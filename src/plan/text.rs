@@ -18,6 +18,9 @@ impl Display for Plan {
         writeln!(f)?;
         for (k, (ty, donor)) in self.outputs.iter().zip(&self.donors).enumerate() {
             write!(f, "out{k}: {}", ty)?;
+            if self.is_on_host(k) {
+                write!(f, " on host")?;
+            }
             match (donor, self.place_of_result(k as u32)) {
                 (Some(i), _) => writeln!(f, " over in{i}")?,
                 (None, Some(start)) => writeln!(f, " at results@{start}")?,

@@ -86,6 +86,21 @@ arena 65536 (bound 65536), host 16384
     assert made.exposed == pytest.approx(2 * one - kernels[0] - kernels[1])
 
 
+def test_results_may_come_from_the_host_or_lie_there():
+    plan = """# plan
+arena 65536 (bound 65536), host 16384
+out0: f32[64,64]
+out1: f32[64,64] on host
+out10: f32[64,64]
+0: out0:f32[64,64] = map(host@0:f32[64,64]) { r0 } done before 4
+1: out1:f32[64,64] = map(in0:f32[64,64]) { r0 } done before 4
+2: out10:f32[64,64] = map(in1:f32[64,64]) { r0 } done before 4
+3: @0:f32[64,64] = map(in2:f32[64,64]) { r0 }
+"""
+    ways = [step.copies for step in steps_of(plan)[0]]
+    assert ways == ["from the host", "to the host", "from the host", None]
+
+
 def test_communicators_of_equal_groups_share_a_link(cluster):
     def plan(communicators):
         gather = "{0}: @{0}:bf16[4096], out{0}:i32[1] = {1}(in0:bf16[1024], s0:i64[], in{0}:i32[1])"

@@ -29,7 +29,7 @@ struct Inner {
     names: Vec<Event>,
     /// Threads that were named in an event.
     threads: Vec<u64>,
-    /// Communicators, and the numbers of their lanes among the threads.
+    /// What lanes are of, and their numbers among the threads.
     lanes: Vec<(String, u64)>,
 }
 
@@ -129,9 +129,9 @@ impl Profile {
         self.add_span(span, Inner::thread);
     }
 
-    /// Notes a span of a communicator's lane.
-    pub fn span_of(&self, communicator: &str, span: Span) {
-        self.add_span(span, |inner| inner.lane(communicator));
+    /// Notes a span of a lane: a communicator's, or that of copies one way.
+    pub fn span_of(&self, lane: &str, span: Span) {
+        self.add_span(span, |inner| inner.lane(lane));
     }
 
     fn add_span(&self, span: Span, thread: impl FnOnce(&mut Inner) -> u64) {
@@ -202,14 +202,14 @@ impl Inner {
         number
     }
 
-    /// Likewise for a communicator's lane.
-    fn lane(&mut self, communicator: &str) -> u64 {
-        if let Some((_, number)) = self.lanes.iter().find(|(name, _)| name == communicator) {
+    /// Likewise for a lane.
+    fn lane(&mut self, of: &str) -> u64 {
+        if let Some((_, number)) = self.lanes.iter().find(|(name, _)| name == of) {
             return *number;
         }
         let number = THREADS.fetch_add(1, Relaxed);
-        self.lanes.push((communicator.to_string(), number));
-        self.name(number, &format!("lane of {communicator}"));
+        self.lanes.push((of.to_string(), number));
+        self.name(number, &format!("lane of {of}"));
         number
     }
 

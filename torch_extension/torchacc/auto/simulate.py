@@ -76,16 +76,15 @@ class Step:
 
     @property
     def copies(self) -> str | None:
-        """Its direction if it copies between a device's memory and the host's; of copies that wait
-        nowhere on the host in this plan, those that are on lanes."""
+        """Its direction if it copies between a device and its host; of copies from inputs,
+        whose memory the plan does not name, those that are on lanes."""
         if self.name != "map" or self.instructions or len(self.reads) != 1:
             return None
         read, write = self.reads[0].memory, self.writes[0].memory
-        if write.startswith("host@") or self.done and write.startswith("out"):
+        if write.startswith("host@"):
             return "to the host"
-        if read.startswith("host@") or self.done and read.startswith("in"):
-            return "from the host"
-        return None
+        is_on_lane = self.done is not None
+        return "from the host" if is_on_lane or read.startswith("host@") else None
 
     @property
     def flops(self) -> float:
@@ -174,6 +173,8 @@ def steps_of(text: str) -> tuple[list[Step], int]:
     its arena."""
     plan = text[text.index("# plan") :]
     arena = int(re.search(r"^arena (\d+)", plan, re.MULTILINE).group(1))
+    for output in re.findall(r"^(out\d+): .* on host$", plan, re.MULTILINE):
+        plan = re.sub(rf"\b{output}:", f"host@{output[3:]}:", plan)
     return [_step(line) for line in plan.splitlines() if re.match(r"\d+: ", line)], arena
 
 
