@@ -46,7 +46,10 @@ CONFIGURATIONS = {
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_steady_state(name):
-    gc.collect()  # what tests before this one left, which would go at any moment
+    # What tests before this one left would go at any moment, and a free block of theirs may serve
+    # one step and not the next: it may be larger, up to an eighth.
+    gc.collect()
+    torch.accelerator.empty_cache()
     loop = Loop(**CONFIGURATIONS[name])
     loop.run(3)
     torchacc.sync()
