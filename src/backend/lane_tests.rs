@@ -20,7 +20,7 @@ use crate::plan::random::{
     COMMUNICATORS, FIRST_COMMUNICATOR, RANKS, random_lanes_program, random_ranks_program,
 };
 use crate::plan::tests::{leaves, plan_for, plan_sharing};
-use crate::plan::{self, Plan, PlanMode};
+use crate::plan::{self, Limit, Plan, PlanMode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -227,7 +227,7 @@ fn random_programs_have_the_same_bits_on_side_streams() {
 /// Checked, as all plans are.
 fn plan_within(target: &Cpu, graph: &Graph, donors: &[Option<u32>], limit: u64) -> Plan {
     let (inputs, scalars) = leaves(graph);
-    let mode = PlanMode::Within(limit);
+    let mode = PlanMode::Within(Limit::of(limit));
     let made = plan::plan_unplaced(graph, &inputs, &scalars, donors, target, mode);
     let plan = made.unwrap().0.placed();
     plan::check::check(graph, &plan).unwrap();

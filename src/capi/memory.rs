@@ -58,8 +58,8 @@ pub unsafe extern "C" fn torchacc_context_reset_peak_memory(context: *mut torcha
 }
 
 /// Limits the bytes that each program cut from now on takes besides its inputs: its intermediates, and results that are not
-/// given the memory of an input. Values that do not fit are recomputed where they are read, which takes time and changes no bit.
-/// A program for which that is not enough fails with OUT_OF_MEMORY, with a message that says how much it wants and at which
+/// given the memory of an input. Values that do not fit are recomputed where they are read, or wait in the host's memory if they are a
+/// GPU's, which takes time and changes no bit. A program for which that is not enough fails with OUT_OF_MEMORY, with a message that says how much it wants and at which
 /// step, and the buffers that it was to update keep their values. 0 for no limit. Blocks until everything that was cut has run;
 /// cuts nothing. Errors: UNSUPPORTED in a process that was forked after the context was used.
 #[unsafe(no_mangle)]

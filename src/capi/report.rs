@@ -113,9 +113,10 @@ pub unsafe extern "C" fn torchacc_host_call_report(
 ///   from the cache); or "changed", with `change`, the first difference from the nearest known trace: `operation` (its index),
 ///   `operator`, `aspect` (operator, shape, dtype, layout, alias, scalar, attribute, arguments, results, format, length, outputs
 ///   or donation), `argument` (and `element`) or `result` (their index), `old`, `new`, `site`, `old_site`, `text`, which states
-///   all of this, and `advice` for a change that keeps recurring. `earlier_compiles` counts the others. If it recomputes values
-///   because of the memory limit, `recomputed`: the `limit`, `bytes_without` it and `bytes`, the estimated `time` (1 without),
-///   the number of `steps`, and the `largest` of them by `operator`: `count`, `bytes` and `site`.
+///   all of this, and `advice` for a change that keeps recurring. `earlier_compiles` counts the others. If values are
+///   recomputed or wait on the host because of the memory limit, `recomputed`: the `limit`, `bytes_without` it and `bytes`, the
+///   estimated `time` (1 without), the number of `steps` that run again, and the `largest` of them by `operator`: `count`, `bytes`
+///   and `site`; the number of `offloads`, values that wait on the host, `offloaded_bytes`, and `largest_offloads`, alike.
 /// - `host_calls`: as `torchacc_host_call_report`.
 /// - `cuts`: `cause` ("asked", "sync", "read", "limit" or "overwrite"), `count`, `site`; for a read also `value`, which
 ///   describes the value read, and `value_site`, where it was computed.

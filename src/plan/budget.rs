@@ -1,5 +1,5 @@
 //! Plans within a memory limit: values that are not read for long are dropped, and the regions that made them run once more
-//! before they are read again.
+//! before they are read again; or they wait in the host's memory, where a device has one of its own.
 //!
 //! **Invariant:** a region that runs again is the same kernel on the same operands, so the results have the same bits; regions
 //! with side effects, or that may fail, run once.
@@ -8,45 +8,56 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
-use super::cost::region_time;
+use super::cost::{lane_time, region_time};
 use super::decisions::{Cost, Limited, PlanDecisions, Runs};
-use super::draft::{Fused, RegionId};
+use super::draft::{Fused, Region, RegionId};
+use super::lanes;
 use super::remat::remat;
-use super::{ALIGN, UnplacedPlan, order};
+use super::{ALIGN, Limit, UnplacedPlan, order};
 use crate::buffer::size_class::largest_within;
 use crate::graph::Graph;
-use simulation::{Sequence, Taste};
+use simulation::{Host, Sequence, Taste};
 
 /// Number of times that the search aims lower because offsets in the arena took more than the live bytes.
 const CORRECTIONS: usize = 6;
 /// Number of steps of the search for the least memory with which a program can run.
 const BISECTIONS: usize = 10;
 
-type Planner<'a> = &'a dyn Fn(&Fused, &[RegionId]) -> UnplacedPlan;
+/// Numbers of values that may be copied back from the host before they are read: all are tried.
+const AHEAD: [u64; 3] = [0, 1, 2];
+
+/// What becomes of regions in an order.
+pub(super) struct Planner<'a> {
+    /// The plan without lanes.
+    pub unplaced: &'a dyn Fn(&Fused, &[RegionId]) -> UnplacedPlan,
+    /// Time for which the program waits for lanes with at most so many bytes; `None` if it has no lanes, or that does not suffice
+    /// for any.
+    pub exposed: &'a dyn Fn(&Fused, &[RegionId], u64) -> Option<u64>,
+}
 
 /// The result of [`remat`]; if that takes more than `limit`, the fastest program found that does not, else the one that takes the
-/// least. `unplaced` plans regions in an order.
+/// least.
 pub(super) fn within(
     graph: &Graph,
     (fused, absorbed): (Fused, Vec<bool>),
     donors: &[Option<u32>],
-    unplaced: Planner,
-    limit: u64,
+    planner: &Planner,
+    limit: Limit,
 ) -> (Fused, PlanDecisions) {
     let all = fused.clone();
     let (fused, decisions) = remat(graph, (fused, absorbed), donors);
-    let plan = unplaced(&fused, &decisions.order).placed();
-    if plan.memory() <= limit {
+    let plan = (planner.unplaced)(&fused, &decisions.order).placed();
+    if plan.memory() <= limit.bytes {
         return (fused, decisions);
     }
     let outside = plan.memory_of_results();
     let most = Most { limit, outside, shared: plan.results_bytes, before: plan.memory() };
-    match Search::new(graph, &all, donors, unplaced).within(most) {
+    match Search::new(graph, &all, donors, planner).within(most) {
         Some(Found { fused: found, runs, time, .. }) => {
-            let cost = Cost {
-                before: most.before,
-                time: time as f64 / whole_time(graph, &fused).max(1) as f64,
-            };
+            let before = computed_time(graph, &fused)
+                + exposed_time(graph, &fused, &decisions.order, planner, u64::MAX);
+            let time = time as f64 / before.max(1) as f64;
+            let cost = Cost { before: most.before, time };
             let order = in_order(&found);
             (found, decisions.limited(Limited { runs, cost }, order))
         }
@@ -54,8 +65,29 @@ pub(super) fn within(
     }
 }
 
-fn whole_time(graph: &Graph, fused: &Fused) -> u64 {
-    fused.regions.iter().map(|region| region_time(graph, fused, region)).sum()
+/// Time of all regions that do not run on lanes.
+fn computed_time(graph: &Graph, fused: &Fused) -> u64 {
+    let regions: Vec<&Region> = fused.regions.iter().collect();
+    let lanes = lanes::lanes(graph, fused, &regions);
+    let computed = regions.iter().zip(lanes).filter(|(_, lane)| lane.is_none());
+    computed.map(|(region, _)| region_time(graph, fused, region)).sum()
+}
+
+/// Time for which regions in an order wait for those on lanes.
+fn exposed_time(
+    graph: &Graph,
+    fused: &Fused,
+    order: &[RegionId],
+    planner: &Planner,
+    limit: u64,
+) -> u64 {
+    (planner.exposed)(fused, order, limit).unwrap_or_else(|| {
+        let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
+        let lanes = lanes::lanes(graph, fused, &steps);
+        let on_lanes =
+            steps.iter().zip(&lanes).filter_map(|(region, lane)| Some((region, lane.as_ref()?)));
+        on_lanes.map(|(region, lane)| lane_time(graph, fused, region, lane)).sum()
+    })
 }
 
 fn in_order(fused: &Fused) -> Vec<RegionId> {
@@ -65,7 +97,7 @@ fn in_order(fused: &Fused) -> Vec<RegionId> {
 /// The memory that there is.
 #[derive(Clone, Copy)]
 struct Most {
-    limit: u64,
+    limit: Limit,
     /// The part of it that is not in the arena.
     outside: u64,
     /// The part of that which serves the arena, too, before results are written.
@@ -79,7 +111,7 @@ struct Search<'a> {
     graph: &'a Graph,
     fused: &'a Fused,
     sequences: Vec<Sequence<'a>>,
-    unplaced: Planner<'a>,
+    planner: &'a Planner<'a>,
 }
 
 struct Found {
@@ -87,6 +119,7 @@ struct Found {
     runs: Runs,
     /// Bytes by which the arena is too large; 0 within the limit.
     over: u64,
+    /// Time of what is computed, and, once it is known, of waiting for lanes.
     time: u64,
 }
 
@@ -95,16 +128,16 @@ impl<'a> Search<'a> {
         graph: &'a Graph,
         fused: &'a Fused,
         donors: &[Option<u32>],
-        unplaced: Planner<'a>,
+        planner: &'a Planner<'a>,
     ) -> Search<'a> {
         let orders = order::orders(graph, fused, donors);
         let sequences = orders.map(|order| Sequence::new(graph, fused, donors, order)).into();
-        Search { graph, fused, sequences, unplaced }
+        Search { graph, fused, sequences, planner }
     }
 
     /// The fastest program found within the limit, or the one that takes the least; `None` if that is more than before.
     fn within(&self, most: Most) -> Option<Found> {
-        self.fitting(most.limit, most).or_else(|| self.least(most))
+        self.fitting(most.limit.bytes, most).or_else(|| self.least(most))
     }
 
     /// The program that takes the least, whatever the limit: so a limit equal to the reported minimum can be met.
@@ -125,23 +158,30 @@ impl<'a> Search<'a> {
 
     fn fitting(&self, limit: u64, most: Most) -> Option<Found> {
         let arena = largest_within(limit.checked_sub(most.outside)?);
-        let shared = Some(most.shared).filter(|&shared| shared > 0);
-        let both = shared.and_then(|shared| self.aiming(arena + shared, limit));
-        both.or_else(|| self.aiming(arena, limit))
+        let bytes = self.fused.host_link_slowdown.map_or(0, |_| most.limit.on_host);
+        let ahead = AHEAD.into_iter().filter(|_| bytes > 0);
+        let on_host = ahead.map(|ahead| Some(Host { bytes, ahead }));
+        let found = [None].into_iter().chain(on_host).filter_map(|host| {
+            let shared = Some(most.shared).filter(|&shared| shared > 0);
+            let both = shared.and_then(|shared| self.aiming(arena + shared, limit, host));
+            both.or_else(|| self.aiming(arena, limit, host))
+        });
+        found.min_by_key(|found| found.time)
     }
 
     /// Within the limit, at first with `aim` bytes in the arena.
-    fn aiming(&self, mut aim: u64, limit: u64) -> Option<Found> {
+    fn aiming(&self, mut aim: u64, limit: u64, host: Option<Host>) -> Option<Found> {
         for _ in 0..CORRECTIONS {
             let tastes = |sequence| Taste::ALL.map(|taste| (sequence, taste));
             let simulated = self.sequences.iter().flat_map(tastes);
-            let simulated = simulated.filter_map(|(sequence, taste)| sequence.within(aim, taste));
+            let simulated =
+                simulated.filter_map(|(sequence, taste)| sequence.within(aim, taste, host));
             let mut found: Vec<Found> =
                 simulated.filter_map(|runs| self.found(runs, limit)).collect();
             let over = found.iter().map(|found| found.over).min()?;
             if over == 0 {
                 found.retain(|found| found.over == 0);
-                return found.into_iter().min_by_key(|found| found.time);
+                return self.fastest(found, limit);
             }
             aim = aim.checked_sub(over.max(ALIGN))?;
         }
@@ -149,12 +189,29 @@ impl<'a> Search<'a> {
     }
 
     fn found(&self, runs: Runs, limit: u64) -> Option<Found> {
-        let fused = runs.applied(self.fused)?;
-        let plan = (self.unplaced)(&fused, &in_order(&fused)).placed();
+        let fused = runs.applied(self.graph, self.fused)?;
+        let plan = (self.planner.unplaced)(&fused, &in_order(&fused)).placed();
         let room = largest_within(limit.saturating_sub(plan.memory_of_results()));
         let is_within = plan.memory() <= limit;
         let over = if is_within { 0 } else { plan.arena_bytes.saturating_sub(room).max(1) };
-        let time = whole_time(self.graph, &fused);
+        let time = computed_time(self.graph, &fused);
         Some(Found { fused, runs, over, time })
+    }
+
+    fn fastest(&self, mut found: Vec<Found>, limit: u64) -> Option<Found> {
+        found.sort_by_key(|found| found.time);
+        let mut fastest: Option<Found> = None;
+        for mut one in found {
+            // Waiting only adds to its time.
+            if fastest.as_ref().is_some_and(|fastest| fastest.time <= one.time) {
+                break;
+            }
+            let order = in_order(&one.fused);
+            one.time += exposed_time(self.graph, &one.fused, &order, self.planner, limit);
+            if fastest.as_ref().is_none_or(|fastest| one.time < fastest.time) {
+                fastest = Some(one);
+            }
+        }
+        fastest
     }
 }

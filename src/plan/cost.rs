@@ -120,9 +120,14 @@ pub(super) fn lane_time<C>(graph: &Graph, fused: &Fused, region: &Region, lane: 
         }
         LaneId::ToHost | LaneId::FromHost => {
             let bytes = region.writes.iter().map(|&b| fused.ty(graph, b).nbytes() as u64);
-            added(bytes).saturating_mul(fused.host_link_slowdown.unwrap_or(1)).min(LONGEST)
+            transfer_time(fused, added(bytes))
         }
     }
+}
+
+/// The same for a copy of so many bytes to the host's memory or from it.
+pub(super) fn transfer_time(fused: &Fused, bytes: u64) -> u64 {
+    bytes.saturating_mul(fused.host_link_slowdown.unwrap_or(1)).min(LONGEST)
 }
 
 #[cfg(test)]

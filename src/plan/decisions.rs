@@ -1,9 +1,12 @@
 //! The decisions of planning, as data that holds for other sizes of the same program: which regions run again, for whom, and
-//! when.
+//! when; and which values wait on the host meanwhile.
 
-use super::draft::{Buffer, BufferId, Fused, Region, RegionId, Source};
+use super::draft::{Buffer, BufferId, Fused, Read, Region, RegionId, Source};
 use super::lanes::Landings;
 use super::partial::only;
+use super::{Kernel, LoopBody};
+use crate::graph::{Graph, NodeId};
+use crate::shape::Layout;
 
 /// The decisions of memory and time: where values are computed, which are recomputed and for whom, and the order of all regions.
 /// Holds for other sizes of the same program, as long as they give the same regions.
@@ -41,7 +44,7 @@ impl PlanDecisions {
     }
 
     /// The regions with the additions of these decisions; `None` if the decisions are of other regions.
-    pub(super) fn applied(&self, mut fused: Fused) -> Option<Fused> {
+    pub(super) fn applied(&self, graph: &Graph, mut fused: Fused) -> Option<Fused> {
         if (fused.regions.len(), fused.buffers.len()) != (self.regions, self.buffers) {
             return None;
         }
@@ -51,7 +54,7 @@ impl PlanDecisions {
             fused = choice.applied(region, &fused);
         }
         match &self.limited {
-            Some(limited) => limited.runs.applied(&fused),
+            Some(limited) => limited.runs.applied(graph, &fused),
             None => Some(fused),
         }
     }
@@ -83,15 +86,17 @@ impl Choice {
     }
 }
 
-/// A region that runs, the first time or again.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Run {
-    pub region: RegionId,
-    /// The only one of its results that is computed; `None` for all.
-    pub only: Option<BufferId>,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Run {
+    /// A region runs, the first time or again. `only` is the one of its results that is computed; `None` for all.
+    Region { region: RegionId, only: Option<BufferId> },
+    /// A value is copied to the host's memory, where it stays.
+    Offload(BufferId),
+    /// It is copied back.
+    Reload(BufferId),
 }
 
-/// Runs of regions, in order. Each region reads the results that were written last.
+/// Runs of regions and copies to the host and back, in order. Each region reads the results that were written last.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Runs(pub Vec<Run>);
 
@@ -113,33 +118,109 @@ pub(super) struct Limited {
 
 impl Runs {
     /// The regions that run, numbered in their order; `None` if they are not those of `fused`.
-    pub fn applied(&self, fused: &Fused) -> Option<Fused> {
-        let mut applied = Fused { regions: Vec::new(), buffers: Vec::new(), ..*fused };
-        let mut latest: Vec<Option<BufferId>> = vec![None; fused.buffers.len()];
-        let mut first: Vec<Option<RegionId>> = vec![None; fused.regions.len()];
-        for run in &self.0 {
-            let whole = fused.regions.get(run.region)?;
-            let mut region = match run.only {
-                Some(b) => only(fused, whole, b)?,
-                None => whole.clone(),
-            };
-            for read in &mut region.reads {
-                if let Source::Buffer(b) = &mut read.source {
-                    *b = latest[*b]?;
+    pub fn applied(&self, graph: &Graph, fused: &Fused) -> Option<Fused> {
+        let applied = Fused { regions: Vec::new(), buffers: Vec::new(), ..*fused };
+        let mut runs = Applied {
+            graph,
+            fused,
+            applied,
+            latest: vec![None; fused.buffers.len()],
+            on_host: vec![None; fused.buffers.len()],
+            first: vec![None; fused.regions.len()],
+        };
+        for (at, run) in self.0.iter().enumerate() {
+            match *run {
+                Run::Region { region, only } => runs.run(region, only)?,
+                Run::Offload(b) => runs.offload(b)?,
+                Run::Reload(b) => {
+                    // For the sake of what runs next.
+                    let region = self.0[at..].iter().find_map(|run| match run {
+                        Run::Region { region, .. } => Some(*region),
+                        Run::Offload(_) | Run::Reload(_) => None,
+                    });
+                    runs.reload(b, fused.regions.get(region?)?.anchor)?;
                 }
             }
-            region.after = region.after.iter().filter_map(|&a| first[a]).collect();
-            let again = first[run.region].is_some();
-            for write in &mut region.writes {
-                let old = &fused.buffers[*write];
-                latest[*write] = Some(applied.buffers.len());
-                *write = applied.buffers.len();
-                let output = old.output.filter(|_| !again);
-                applied.buffers.push(Buffer { output, ..old.clone() });
-            }
-            first[run.region].get_or_insert(applied.regions.len());
-            applied.regions.push(region);
         }
-        Some(applied)
+        Some(runs.applied)
+    }
+}
+
+/// The regions of [`Runs`] so far.
+struct Applied<'a> {
+    graph: &'a Graph,
+    fused: &'a Fused,
+    applied: Fused,
+    /// The last copy of each buffer in the device's memory, and that in the host's.
+    latest: Vec<Option<BufferId>>,
+    on_host: Vec<Option<BufferId>>,
+    /// The first run of each region.
+    first: Vec<Option<RegionId>>,
+}
+
+impl Applied<'_> {
+    fn run(&mut self, region: RegionId, one: Option<BufferId>) -> Option<()> {
+        let fused = self.fused;
+        let whole = fused.regions.get(region)?;
+        let again = self.first[region].is_some();
+        self.first[region].get_or_insert(self.applied.regions.len());
+        let mut region = match one {
+            Some(b) => only(fused, whole, b)?,
+            None => whole.clone(),
+        };
+        for read in &mut region.reads {
+            if let Source::Buffer(b) = &mut read.source {
+                *b = self.latest[*b]?;
+            }
+        }
+        region.after = region.after.iter().filter_map(|&a| self.first[a]).collect();
+        for write in &mut region.writes {
+            let old = &fused.buffers[*write];
+            self.latest[*write] = Some(self.applied.buffers.len());
+            *write = self.applied.buffers.len();
+            let output = old.output.filter(|_| !again);
+            self.applied.buffers.push(Buffer { output, ..old.clone() });
+        }
+        self.applied.regions.push(region);
+        Some(())
+    }
+
+    fn offload(&mut self, b: BufferId) -> Option<()> {
+        let from = (*self.latest.get(b)?)?;
+        let mut regions = self.applied.regions.iter().rev();
+        let writer = regions.find(|region| region.writes.contains(&from))?;
+        self.on_host[b] = Some(self.copied(from, writer.anchor, true));
+        Some(())
+    }
+
+    fn reload(&mut self, b: BufferId, anchor: NodeId) -> Option<()> {
+        let from = (*self.on_host.get(b)?)?;
+        self.latest[b] = Some(self.copied(from, anchor, false));
+        Some(())
+    }
+
+    /// A copy of a buffer in the other memory.
+    fn copied(&mut self, from: BufferId, anchor: NodeId, on_host: bool) -> BufferId {
+        let value = self.applied.buffers[from].value;
+        let ty = self.graph.ty(value);
+        let layout = Layout::contiguous(&ty.sizes);
+        let body = LoopBody {
+            sizes: layout.sizes.clone(),
+            reads: vec![ty.dtype],
+            instrs: Vec::new(),
+            results: vec![0],
+        };
+        let read = Read { source: Source::Buffer(from), value, dtype: ty.dtype, layout };
+        let to = self.applied.buffers.len();
+        self.applied.buffers.push(Buffer { value, output: None, on_host });
+        self.applied.regions.push(Region {
+            kernel: Kernel::Map(body),
+            reads: vec![read],
+            writes: vec![to],
+            after: Vec::new(),
+            anchor,
+            workspace: 0,
+        });
+        to
     }
 }

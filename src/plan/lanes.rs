@@ -37,6 +37,17 @@ impl Kernel {
 }
 
 impl Step {
+    /// Whether it only copies a value, which is the same value there.
+    pub fn is_move(&self) -> bool {
+        self.kernel.is_copy() && self.reads_of == self.results_of
+    }
+
+    /// Whether it copies a value that is to wait on the host to stay within a limit.
+    pub fn is_chosen_offload(&self) -> bool {
+        let on_host = |write: &Operand| matches!(write.mem, MemRef::Host(_));
+        self.is_move() && self.writes.iter().any(on_host)
+    }
+
     /// The communicator of a collective, by its number.
     pub fn communicator(&self, scalars: &[u64]) -> Option<u64> {
         let operands = collective::operands(self.kernel.collective()?);

@@ -38,6 +38,7 @@ use crate::internal;
 use crate::op::{Attrs, FLOPS_PER_BYTE, Op, Ty};
 use crate::shape::{Dims, Layout};
 pub use decisions::{Cost, PlanDecisions};
+use lanes::Landings;
 pub use lanes::LaneId;
 pub use layout_requirement::accepts_half_input;
 use serde::{Deserialize, Serialize};
@@ -203,13 +204,30 @@ pub struct Plan {
 pub enum PlanMode<'a> {
     /// Searches for results to rematerialize in order to need less memory.
     Search,
-    /// As `Search`; if that plan's [`Plan::memory`] exceeds this many bytes, as much is recomputed as it takes to stay
-    /// within them. If nothing suffices, it is the plan that takes the least.
-    Within(u64),
+    /// As `Search`; if that plan's [`Plan::memory`] exceeds the limit, as much is recomputed, or waits on the host, as it takes to
+    /// stay within it. If nothing suffices, it is the plan that takes the least.
+    Within(Limit),
     /// No search: all results are kept until they were read for the last time.
     Quick,
     /// By the decisions for the same program with other sizes: this one's memory and time decide nothing any more.
     Guided(&'a PlanDecisions),
+}
+
+/// The memory that a program may take, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// At most [`Plan::memory`].
+    pub bytes: u64,
+    /// Of the host's memory, for values that the plan lets wait there ([`Target::host_link_slowdown`]).
+    pub on_host: u64,
+}
+
+impl Limit {
+    /// A limit of so many bytes, and none on the host.
+    #[cfg(test)]
+    pub fn of(bytes: u64) -> Limit {
+        Limit { bytes, on_host: u64::MAX }
+    }
 }
 
 /// Alignment of everything placed in the arena, the host's block and that of results, in bytes.
@@ -253,45 +271,53 @@ pub fn plan_unplaced(
     }
     fused.half_flops_per_byte = target.half_flops_per_byte();
     fused.host_link_slowdown = target.host_link_slowdown();
-    let unplaced = |fused: &draft::Fused, order: &[usize], landings: Option<&lanes::Landings>| {
+    let unplaced = |fused: &draft::Fused, order: &[usize], landings: Option<&Landings>| {
         let order = (order, landings);
         let plan = memory::unplaced(graph, fused, order, inputs, scalars, donors);
         UnplacedPlan::new(plan, &graph.guards)
     };
+    let exceeds = |fused: &draft::Fused, order: &[usize], landings: Option<&Landings>, limit| {
+        limit < u64::MAX && unplaced(fused, order, landings).placed().memory() > limit
+    };
+    // Within a limit, with as much memory beyond the peak as there is room for.
+    let scheduled = |fused: &draft::Fused, order: &[usize], limit: u64| {
+        let kinds = fused.regions.iter().filter_map(|region| region.kernel.collective());
+        let last = kinds.map(|kind| kind as usize + 1).max();
+        if last.unwrap_or(0) > target.kinds_on_lanes() || !lanes::has_some(graph, fused) {
+            return None;
+        }
+        (0..=order::WHOLE).rev().find_map(|share| {
+            let found = order::scheduled(graph, fused, donors, order.to_vec(), share);
+            (!exceeds(fused, &found.order, Some(&found.landings), limit)).then_some(found)
+        })
+    };
     let (fused, mut decisions) = match mode {
         PlanMode::Search => remat::remat(graph, (fused, absorbed), donors),
         PlanMode::Within(limit) => {
-            let serial = |fused: &draft::Fused, order: &[usize]| unplaced(fused, order, None);
-            budget::within(graph, (fused, absorbed), donors, &serial, limit)
+            let planner = budget::Planner {
+                unplaced: &|fused, order| unplaced(fused, order, None),
+                exposed: &|fused, order, limit| Some(scheduled(fused, order, limit)?.exposed),
+            };
+            budget::within(graph, (fused, absorbed), donors, &planner, limit)
         }
         PlanMode::Quick => remat::keep(graph, (fused, absorbed), donors),
-        PlanMode::Guided(decisions) => match decisions.applied(fused) {
+        PlanMode::Guided(decisions) => match decisions.applied(graph, fused) {
             Some(fused) => (fused, decisions.clone()),
             None => return internal!("a plan is guided by that of another program"),
         },
     };
+    let limit = match mode {
+        PlanMode::Within(limit) => limit.bytes,
+        PlanMode::Search | PlanMode::Quick | PlanMode::Guided(_) => u64::MAX,
+    };
     if !matches!(mode, PlanMode::Guided(_)) {
-        let exceeds = |order: &[usize], landings: Option<&lanes::Landings>| match mode {
-            PlanMode::Within(limit) => unplaced(&fused, order, landings).placed().memory() > limit,
-            _ => false,
-        };
-        let kinds = fused.regions.iter().filter_map(|region| region.kernel.collective());
-        let last = kinds.map(|kind| kind as usize + 1).max();
-        if last.unwrap_or(0) <= target.kinds_on_lanes() && lanes::has_some(graph, &fused) {
-            // Within a limit, with as much memory beyond the peak as there is room for.
-            let scheduled = |share: u64| {
-                let order = decisions.order.clone();
-                let (order, landings) = order::scheduled(graph, &fused, donors, order, share);
-                (!exceeds(&order, Some(&landings))).then_some((order, landings))
-            };
-            if let Some((order, landings)) = (0..=order::WHOLE).rev().find_map(scheduled) {
-                (decisions.order, decisions.landings) = (order, Some(landings));
-            }
+        if let Some(found) = scheduled(&fused, &decisions.order, limit) {
+            (decisions.order, decisions.landings) = (found.order, Some(found.landings));
         }
         if target.fuses_horizontally() {
             let landings = decisions.landings.as_ref();
             let gathered = order::gathered(graph, &fused, donors, &decisions.order, landings);
-            if !exceeds(&gathered, landings) {
+            if !exceeds(&fused, &gathered, landings, limit) {
                 decisions.order = gathered;
             }
         }

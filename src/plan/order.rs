@@ -7,7 +7,7 @@ mod alike;
 mod late;
 mod schedule;
 
-pub(super) use schedule::WHOLE;
+pub(super) use schedule::{Scheduled, WHOLE};
 
 use super::draft::{Fused, Region, RegionId, Source};
 use super::lanes::{self, Landings};
@@ -80,7 +80,7 @@ pub(super) fn scheduled(
     donors: &[Option<u32>],
     order: Vec<RegionId>,
     share: u64,
-) -> (Vec<RegionId>, Landings) {
+) -> Scheduled {
     let mut strict = flow(graph, fused);
     wait_for_readers(fused, donors, &mut strict);
     let plain = program_order(fused, &strict);

@@ -8,7 +8,7 @@ use crate::cache::paths::Paths;
 use crate::cache::{Cache, Capacity};
 use crate::dynamic::{Families, Policy};
 use crate::error::Result;
-use crate::plan::{Plan, PlanMode};
+use crate::plan::{Limit, Plan, PlanMode};
 use crate::record::Operator;
 use crate::runtime::observe::{Observed, oom_report};
 use crate::runtime::options::{self, Options};
@@ -45,6 +45,7 @@ pub struct Shared {
     pub quick_from: usize,
     /// Bytes that a program may take besides its inputs; 0: no limit.
     memory_limit: AtomicU64,
+    host_memory_limit: u64,
     /// Whether the backend's missing features were reported.
     pub lack_is_reported: AtomicBool,
     /// Whether the context is ending, so that background work is no longer needed.
@@ -77,6 +78,7 @@ impl Shared {
             trace_bytes: options.trace_bytes,
             quick_from: options.quick_from,
             memory_limit: options.memory_limit.into(),
+            host_memory_limit: options.host_memory_limit,
             lack_is_reported: AtomicBool::default(),
             is_ending: AtomicBool::default(),
             openxla: options.openxla,
@@ -87,10 +89,13 @@ impl Shared {
         self.backend.allocate(nbytes)
     }
 
-    /// The key of these parts, the backend, the memory limit and the version of this library.
+    /// The key of these parts, the backend, the memory limits and the version of this library.
     pub fn key_of(&self, mut parts: Vec<(&'static str, Vec<u8>)>) -> Key {
         parts.push(("backend", self.backend.fingerprint().into_bytes()));
-        parts.push(("memory limit", self.memory_limit().unwrap_or(0).to_le_bytes().into()));
+        let limit = self.memory_limit();
+        parts.push(("memory limit", limit.unwrap_or(0).to_le_bytes().into()));
+        let on_host = limit.map_or(0, |_| self.host_memory_limit);
+        parts.push(("limit on the host", on_host.to_le_bytes().into()));
         parts.push(("version", VERSION.into()));
         Key::new(parts)
     }
@@ -102,7 +107,8 @@ impl Shared {
 
     /// The mode in which plans are searched for.
     pub fn plan_mode(&self) -> PlanMode<'static> {
-        self.memory_limit().map_or(PlanMode::Search, PlanMode::Within)
+        let within = |bytes| PlanMode::Within(Limit { bytes, on_host: self.host_memory_limit });
+        self.memory_limit().map_or(PlanMode::Search, within)
     }
 
     pub fn is_within_limit(&self, plan: &Plan) -> bool {

@@ -126,12 +126,18 @@ def _recomputed(compile: dict) -> list[str]:
     it = compile.get("recomputed")
     if it is None:
         return []
+    what = []
+    if it["steps"] or not it["offloads"]:
+        what.append(f"{it['steps']} steps run again")
+    if it["offloads"]:
+        size = _size_text(it["offloaded_bytes"])
+        what.append(f"{it['offloads']} values ({size}) wait on the host")
     lines = [
-        f"      {it['steps']} steps run again to take {_size_text(it['bytes'])} instead of"
+        f"      {' and '.join(what)} to take {_size_text(it['bytes'])} instead of"
         f" {_size_text(it['bytes_without'])} (the limit is {_size_text(it['limit'])}); estimated to"
         f" take {it['time']:.2f} times as long"
     ]
-    for row in it["largest"]:
+    for row in it["largest"] + it["largest_offloads"]:
         size = _size_text(row["bytes"])
         lines.append(f"        {row['count']} x {row['operator']}, {size}{_at(row['site'])}")
     return lines

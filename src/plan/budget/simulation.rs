@@ -1,10 +1,10 @@
-//! Simulates a program on bytes instead of numbers: values that do not fit are dropped, and recomputed where they are read. The
-//! next read of each value is known, so values are dropped that are recomputed in little time, are large, and are not read for
-//! long.
+//! Simulates a program on bytes instead of numbers: values that do not fit are dropped, and recomputed where they are read, or
+//! copied back from the host's memory, to which they were copied when they were made. The next read of each value is known, so
+//! values are dropped that are there again in little time, are large, and are not read for long.
 
 use crate::graph::Graph;
 use crate::op::{Class, Op};
-use crate::plan::cost::region_time;
+use crate::plan::cost::{region_time, transfer_time};
 use crate::plan::decisions::{Run, Runs};
 use crate::plan::draft::{BufferId, Fused, Region, RegionId, Source};
 use crate::plan::order::Liveness;
@@ -39,6 +39,16 @@ impl Taste {
     }
 }
 
+/// The host's memory as a place where values wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    /// Bytes of it that there are.
+    pub bytes: u64,
+    /// Number of values for which memory is left, so that they can be copied back before they are read. With none, the program
+    /// waits for every copy.
+    pub ahead: u64,
+}
+
 /// Regions in an order, and everything that is the same in every simulation of it.
 pub struct Sequence<'a> {
     graph: &'a Graph,
@@ -52,6 +62,10 @@ pub struct Sequence<'a> {
     /// Bytes of each buffer, in the arena or an output; 0 for those on the host.
     sizes: Vec<u64>,
     times: Vec<u64>,
+    /// Time that it takes to copy each buffer to the host or back.
+    transfers: Vec<u64>,
+    /// Time before each position of the order.
+    begins: Vec<u64>,
     /// Whether each region may run again.
     repeats: Vec<bool>,
     /// The last position before which each region may run again: there an output takes the memory of an input that it reads.
@@ -83,13 +97,23 @@ impl<'a> Sequence<'a> {
             true => 0,
             false => (fused.ty(graph, b).nbytes() as u64).next_multiple_of(ALIGN),
         };
+        let sizes: Vec<u64> = (0..fused.buffers.len()).map(size).collect();
+        let time = |region| region_time(graph, fused, region);
+        let times: Vec<u64> = fused.regions.iter().map(time).collect();
+        let mut now = 0;
+        let mut begins = |&r: &RegionId| {
+            now += times[r];
+            now - times[r]
+        };
         Sequence {
             graph,
             fused,
             reads,
             read_at,
-            sizes: (0..fused.buffers.len()).map(size).collect(),
-            times: fused.regions.iter().map(|region| region_time(graph, fused, region)).collect(),
+            begins: order.iter().map(&mut begins).collect(),
+            transfers: sizes.iter().map(|&bytes| transfer_time(fused, bytes)).collect(),
+            sizes,
+            times,
             repeats: fused.regions.iter().map(|r| repeats(graph, fused, r)).collect(),
             until: until(fused, donors, &liveness),
             liveness,
@@ -98,15 +122,22 @@ impl<'a> Sequence<'a> {
     }
 
     /// The runs that need at most `budget` bytes in the arena, before offsets are given; `None` if none are found.
-    pub fn within(&self, budget: u64, taste: Taste) -> Option<Runs> {
+    pub fn within(&self, budget: u64, taste: Taste, host: Option<Host>) -> Option<Runs> {
         let n = self.fused.buffers.len();
         let mut state = State {
             sequence: self,
             taste,
             budget,
+            host,
             now: 0,
+            elapsed: 0,
+            made_at: vec![0; n],
+            sent: 0,
             is_made: vec![false; n],
             is_there: vec![false; n],
+            is_on_host: vec![false; n],
+            bytes_on_host: 0,
+            largest_on_host: 0,
             pins: vec![0; n],
             live: 0,
             next: vec![NEVER; n],
@@ -121,21 +152,54 @@ impl<'a> Sequence<'a> {
                 return None;
             }
         }
-        Some(Runs(self.wanted(state.runs)))
+        let runs = self.with_offloads(&state.runs, &state.is_on_host);
+        Some(Runs(self.wanted(runs)))
+    }
+
+    /// The same runs; values that are to wait on the host are copied there when they were made.
+    fn with_offloads(&self, runs: &[Run], is_on_host: &[bool]) -> Vec<Run> {
+        let mut is_first = vec![true; self.order.len()];
+        let mut all = Vec::with_capacity(runs.len());
+        for &run in runs {
+            all.push(run);
+            if let Run::Region { region, .. } = run
+                && std::mem::take(&mut is_first[region])
+            {
+                let writes = self.fused.regions[region].writes.iter();
+                all.extend(writes.filter(|&&b| is_on_host[b]).map(|&b| Run::Offload(b)));
+            }
+        }
+        all
     }
 
     /// Leaves out runs whose results are not read before they are recomputed.
     fn wanted(&self, runs: Vec<Run>) -> Vec<Run> {
         let mut latest = vec![usize::MAX; self.fused.buffers.len()];
+        let mut on_host = vec![usize::MAX; self.fused.buffers.len()];
         let mut is_first = vec![true; self.order.len()];
         let (mut sources, mut wanted) = (Vec::new(), Vec::new());
         for (at, run) in runs.iter().enumerate() {
-            let region = &self.fused.regions[run.region];
-            sources.push(self.reads[run.region].iter().map(|&b| latest[b]).collect::<Vec<_>>());
-            let first = std::mem::take(&mut is_first[run.region]);
+            let (run, only) = match *run {
+                Run::Region { region, only } => (region, only),
+                Run::Offload(b) => {
+                    sources.push(vec![latest[b]]);
+                    wanted.push(false);
+                    on_host[b] = at;
+                    continue;
+                }
+                Run::Reload(b) => {
+                    sources.push(vec![on_host[b]]);
+                    wanted.push(false);
+                    latest[b] = at;
+                    continue;
+                }
+            };
+            let region = &self.fused.regions[run];
+            sources.push(self.reads[run].iter().map(|&b| latest[b]).collect::<Vec<_>>());
+            let first = std::mem::take(&mut is_first[run]);
             let gives = region.writes.iter().any(|&b| self.fused.buffers[b].output.is_some());
-            wanted.push(first && (gives || !self.repeats[run.region]));
-            let made = region.writes.iter().filter(|&&b| run.only.is_none_or(|only| only == b));
+            wanted.push(first && (gives || !self.repeats[run]));
+            let made = region.writes.iter().filter(|&&b| only.is_none_or(|only| only == b));
             made.for_each(|&b| latest[b] = at);
         }
         for at in (0..runs.len()).rev() {
@@ -187,10 +251,20 @@ struct State<'a> {
     sequence: &'a Sequence<'a>,
     taste: Taste,
     budget: u64,
+    host: Option<Host>,
     /// Position of the region that is to run for the first time.
     now: usize,
+    /// Time since the start, and at which each buffer was written first.
+    elapsed: u64,
+    made_at: Vec<u64>,
+    /// The time at which all copies to the host are done.
+    sent: u64,
     is_made: Vec<bool>,
     is_there: Vec<bool>,
+    is_on_host: Vec<bool>,
+    bytes_on_host: u64,
+    /// Bytes of the largest buffer there.
+    largest_on_host: u64,
     /// Number of regions about to run that read each buffer: as long as there are any, it stays.
     pins: Vec<u32>,
     live: u64,
@@ -200,6 +274,12 @@ struct State<'a> {
     seen: Vec<u32>,
     search: u32,
     runs: Vec<Run>,
+}
+
+/// How a value that is dropped comes back.
+enum Return {
+    Recomputed,
+    Reloaded,
 }
 
 /// The regions and the time that it takes to recompute a value.
@@ -217,8 +297,8 @@ impl State<'_> {
     /// Runs a region for the first time, after running those again that made the missing operands.
     fn run(&mut self, region: RegionId) -> Option<()> {
         let sequence = self.sequence;
-        let missing = sequence.reads[region].iter().filter(|&&b| !self.is_there[b]);
-        let missing: Vec<RegionId> = missing.map(|&b| sequence.liveness.writer[b]).collect();
+        let missing: Vec<RegionId> =
+            self.missing(region).map(|b| sequence.liveness.writer[b]).collect();
         let again = match missing.is_empty() {
             true => Vec::new(),
             false => self.again(&missing, usize::MAX)?.regions,
@@ -229,17 +309,40 @@ impl State<'_> {
         for r in again {
             self.run_again(r)?;
         }
+        self.reload_for(region)?;
         let writes = &sequence.fused.regions[region].writes;
-        self.make_room(region, writes.iter().map(|&b| sequence.liveness.bytes[b]).sum())?;
+        self.make_room(Some(region), writes.iter().map(|&b| sequence.liveness.bytes[b]).sum())?;
         for &b in writes {
             (self.is_made[b], self.is_there[b]) = (true, true);
             self.live += sequence.liveness.bytes[b];
         }
-        self.has_run(Run { region, only: None });
+        self.has_run(region, None);
+        writes.iter().for_each(|&b| self.made_at[b] = self.elapsed);
+        Some(())
+    }
+
+    /// The operands of a region that are neither there nor on the host.
+    fn missing(&self, region: RegionId) -> impl Iterator<Item = BufferId> {
+        let reads = self.sequence.reads[region].iter().copied();
+        reads.filter(|&b| !self.is_there[b] && !self.is_on_host[b])
+    }
+
+    /// Copies the operands of a region back that are on the host.
+    fn reload_for(&mut self, region: RegionId) -> Option<()> {
+        let sequence = self.sequence;
+        for &b in &sequence.reads[region] {
+            if !self.is_there[b] && self.is_on_host[b] {
+                self.make_room(None, sequence.sizes[b])?;
+                self.is_there[b] = true;
+                self.live += sequence.sizes[b];
+                self.runs.push(Run::Reload(b));
+            }
+        }
         Some(())
     }
 
     fn run_again(&mut self, region: RegionId) -> Option<()> {
+        self.reload_for(region)?;
         let sequence = self.sequence;
         let writes = &sequence.fused.regions[region].writes;
         let is_read = |b: BufferId| self.pins[b] > 0 || self.read_after(b) != NEVER;
@@ -250,18 +353,25 @@ impl State<'_> {
             _ => None,
         };
         let made = only.as_ref().map_or(&writes[..], std::slice::from_ref);
-        self.make_room(region, made.iter().map(|&b| sequence.sizes[b]).sum())?;
+        self.make_room(Some(region), made.iter().map(|&b| sequence.sizes[b]).sum())?;
         for b in wanted {
             self.is_there[b] = true;
             self.live += sequence.sizes[b];
         }
-        self.has_run(Run { region, only });
+        self.has_run(region, only);
         Some(())
     }
 
-    fn has_run(&mut self, run: Run) {
-        self.sequence.reads[run.region].iter().for_each(|&b| self.pins[b] -= 1);
-        self.runs.push(run);
+    fn has_run(&mut self, region: RegionId, only: Option<BufferId>) {
+        self.sequence.reads[region].iter().for_each(|&b| self.pins[b] -= 1);
+        self.elapsed += self.sequence.times[region];
+        self.runs.push(Run::Region { region, only });
+    }
+
+    /// Time until the region at a later position runs.
+    fn until(&self, position: usize) -> u64 {
+        let begins = &self.sequence.begins;
+        begins.get(position).map_or(0, |begin| begin.saturating_sub(begins[self.now]))
     }
 
     /// Position of the first read of `b` after `now`.
@@ -281,7 +391,9 @@ impl State<'_> {
                 let mut next = self.read_after(b);
                 for &reader in &sequence.liveness.readers[b] {
                     let writes = &sequence.fused.regions[reader].writes;
-                    let is_gone = |&&c: &&BufferId| self.is_made[c] && !self.is_there[c];
+                    let is_gone = |&&c: &&BufferId| {
+                        self.is_made[c] && !self.is_there[c] && !self.is_on_host[c]
+                    };
                     let wanted = writes.iter().filter(is_gone).map(|&c| self.next[c]);
                     next = next.min(wanted.min().unwrap_or(NEVER));
                 }
@@ -298,20 +410,37 @@ impl State<'_> {
         self.live -= self.sequence.sizes[b];
     }
 
-    /// Drops values until there is room for `bytes` and the scratch memory of a region that is to run.
-    fn make_room(&mut self, region: RegionId, bytes: u64) -> Option<()> {
-        let wanted = bytes + self.sequence.fused.regions[region].workspace;
-        if self.live + wanted <= self.budget {
+    /// Bytes that may be live, without those that are left for copies from the host.
+    fn most(&self) -> u64 {
+        let ahead = self.host.map_or(0, |host| host.ahead);
+        self.budget.saturating_sub(ahead * self.largest_on_host)
+    }
+
+    /// Drops values until there is room for `bytes` and the scratch memory of a region that is to run, if one is.
+    fn make_room(&mut self, region: Option<RegionId>, bytes: u64) -> Option<()> {
+        let wanted = bytes + region.map_or(0, |r| self.sequence.fused.regions[r].workspace);
+        if self.live + wanted <= self.most() {
             return Some(());
         }
         self.look_ahead();
-        let wanted = wanted - self.taken_over(region).min(wanted);
-        while self.live + wanted > self.budget {
-            let least = self.least()?;
-            self.drop(least);
+        let wanted = wanted - region.map_or(0, |r| self.taken_over(r)).min(wanted);
+        while self.live + wanted > self.most() {
+            match self.least()? {
+                (b, Return::Reloaded) if !self.is_on_host[b] => self.offload(b),
+                (b, _) => self.drop(b),
+            }
             self.look_ahead();
         }
         Some(())
+    }
+
+    fn offload(&mut self, b: BufferId) {
+        let bytes = self.sequence.sizes[b];
+        self.sent = self.sent.max(self.made_at[b]) + self.sequence.transfers[b];
+        self.is_on_host[b] = true;
+        self.bytes_on_host += bytes;
+        self.largest_on_host = self.largest_on_host.max(bytes);
+        self.drop(b);
     }
 
     /// Bytes of results that overwrite operands which nobody reads afterwards.
@@ -336,28 +465,50 @@ impl State<'_> {
     }
 
     /// The value that is best dropped.
-    fn least(&mut self) -> Option<BufferId> {
+    fn least(&mut self) -> Option<(BufferId, Return)> {
         let sequence = self.sequence;
-        let mut best: Option<(f64, BufferId)> = None;
+        let returning = self.host.map(|_| Returning::new(self));
+        let mut best: Option<(f64, BufferId, Return)> = None;
         for b in 0..self.is_there.len() {
             let writer = sequence.liveness.writer[b];
             let bytes = sequence.liveness.bytes[b];
-            if !self.is_there[b] || self.pins[b] > 0 || bytes == 0 || !sequence.repeats[writer] {
+            if !self.is_there[b] || self.pins[b] > 0 || bytes == 0 {
                 continue;
             }
+            let taste = self.taste;
             let steps = self.next[b].saturating_sub(self.now).max(1);
-            let most = best.map_or(f64::INFINITY, |(cost, _)| cost);
+            let cost = |time| taste.cost(time, bytes, steps);
+            let mut most = best.as_ref().map_or(f64::INFINITY, |(cost, ..)| *cost);
+            let on_host = returning.as_ref().and_then(|it| self.time_on_host(b, it)).map(cost);
+            if let Some(cost) = on_host.filter(|&cost| cost < most) {
+                best = Some((cost, b, Return::Reloaded));
+                most = cost;
+            }
             // As if nothing else had to be recomputed.
-            if self.taste.cost(sequence.times[writer], bytes, steps) >= most {
+            let is_worse = cost(sequence.times[writer]) >= most;
+            if is_worse || !sequence.repeats[writer] || self.is_on_host[b] {
                 continue;
             }
             let Some(again) = self.again(&[writer], CHAIN) else { continue };
-            let cost = self.taste.cost(again.time, bytes, steps);
+            let cost = cost(again.time);
             if cost < most && self.next[b] <= again.until {
-                best = Some((cost, b));
+                best = Some((cost, b, Return::Recomputed));
             }
         }
-        best.map(|(_, b)| b)
+        best.map(|(_, b, how)| (b, how))
+    }
+
+    /// Time that it takes to have `b` on the host until it is read again; `None` if there is no room.
+    fn time_on_host(&self, b: BufferId, returning: &Returning) -> Option<u64> {
+        let (host, bytes, time) = (self.host?, self.sequence.sizes[b], self.sequence.transfers[b]);
+        // The copies take some of the speed of the device's memory, even if nobody waits for them.
+        if self.is_on_host[b] {
+            return Some(bytes + returning.wait(self, b, host));
+        }
+        let fits = self.bytes_on_host + bytes <= host.bytes;
+        let sent = self.sent.max(self.made_at[b]) + time;
+        let wait = sent.saturating_sub(self.elapsed) + returning.wait(self, b, host);
+        fits.then_some(2 * bytes + wait)
     }
 
     /// The regions that have to run again before these can, themselves included, in order; `None` if these are more than `most`,
@@ -377,10 +528,55 @@ impl State<'_> {
             again.regions.push(r);
             again.time += sequence.times[r];
             again.until = again.until.min(sequence.until[r]);
-            let missing = sequence.reads[r].iter().filter(|&&b| !self.is_there[b]);
-            stack.extend(missing.map(|&b| sequence.liveness.writer[b]));
+            let reloaded = sequence.reads[r].iter().filter(|&&b| !self.is_there[b]);
+            let reloaded = reloaded.filter(|&&b| self.is_on_host[b]);
+            again.time += reloaded.map(|&b| sequence.transfers[b]).sum::<u64>();
+            stack.extend(self.missing(r).map(|b| sequence.liveness.writer[b]));
         }
         again.regions.sort_by_key(|&r| sequence.liveness.at[r]);
         Some(again)
+    }
+}
+
+/// The values that will be copied back from the host, in the order of their next reads.
+struct Returning {
+    /// The position of the read.
+    next: Vec<usize>,
+    /// Time that all copies before each one take; and that of all.
+    before: Vec<u64>,
+    /// How much longer all copies take, up to any that comes at this place or later, than there is time until its read.
+    late: Vec<i64>,
+}
+
+impl Returning {
+    fn new(state: &State) -> Returning {
+        let waits = |&b: &BufferId| state.is_on_host[b] && !state.is_there[b];
+        let waiting = (0..state.is_there.len()).filter(waits);
+        let reads = waiting.map(|b| (state.read_after(b), state.sequence.transfers[b]));
+        let mut reads: Vec<(usize, u64)> = reads.filter(|&(next, _)| next != NEVER).collect();
+        reads.sort_unstable();
+        let sums = reads.iter().scan(0, |sum, &(_, time)| {
+            *sum += time;
+            Some(*sum)
+        });
+        let before: Vec<u64> = std::iter::once(0).chain(sums).collect();
+        let mut late = vec![i64::MIN / 2; reads.len() + 1];
+        for (at, &(next, _)) in reads.iter().enumerate().rev() {
+            late[at] = late[at + 1].max(before[at + 1] as i64 - state.until(next) as i64);
+        }
+        Returning { next: reads.into_iter().map(|(next, _)| next).collect(), before, late }
+    }
+
+    /// For how much longer the program waits for copies from the host if `b` is copied, too.
+    fn wait(&self, state: &State, b: BufferId, host: Host) -> u64 {
+        let time = state.sequence.transfers[b];
+        if host.ahead == 0 {
+            return time;
+        }
+        let next = state.next[b];
+        let at = self.next.partition_point(|&other| other <= next);
+        let own = (self.before[at] + time) as i64 - state.until(next) as i64;
+        let wait = own.max(self.late[at].saturating_add(time as i64)).max(0);
+        (wait - self.late[at].max(0)) as u64
     }
 }

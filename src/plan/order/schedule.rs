@@ -35,6 +35,15 @@ const PATIENCE: u64 = 16;
 /// An order is chosen for lanes that take as long as estimated, and for lanes this many times slower.
 const SPEEDS: [u64; 2] = [1, 4];
 
+/// An order for a backend with lanes.
+pub struct Scheduled {
+    pub order: Vec<RegionId>,
+    /// When the regions on lanes are done.
+    pub landings: Landings,
+    /// Estimated time for which the others wait for them.
+    pub exposed: u64,
+}
+
 /// One of `orders`, changed so that less time is spent waiting for lanes, and when the steps there are done. The peak may rise by
 /// `share` parts in [`WHOLE`] of the bytes of [`MOST_BEYOND`]. The second order is the program's; in both, everything with
 /// effects is in the order of the program.
@@ -45,7 +54,7 @@ pub(super) fn scheduled(
     donors: &[Option<u32>],
     orders: [Vec<RegionId>; 2],
     share: u64,
-) -> (Vec<RegionId>, Landings) {
+) -> Scheduled {
     let work = Work::new(graph, fused, flow, donors, &orders[0]);
     let peak = |order: &[RegionId]| work.live_bytes(order).into_iter().max().unwrap_or(0);
     let most = peak(&orders[0]);
@@ -54,8 +63,10 @@ pub(super) fn scheduled(
     let timed = |order: Vec<RegionId>| {
         let order = reloads::ahead(&work, order, limit);
         let landings = work.landings(&order, limit)?;
-        let exposed = |slower| work.exposed(&order, &landings, slower) / slower;
-        Some((SPEEDS.map(exposed).iter().sum::<u64>(), order, landings))
+        let waits = |slower| work.exposed(&order, &landings, slower) / slower;
+        let waits = SPEEDS.map(waits);
+        let exposed = waits[0];
+        Some((waits.iter().sum::<u64>(), Scheduled { order, landings, exposed }))
     };
     let orders = orders.map(|order| reloads::ahead(&work, order, limit));
     // An order that is better for memory may leave all gradients for the end.
@@ -72,13 +83,20 @@ pub(super) fn scheduled(
             }
             None
         };
-        WAYS.iter().filter_map(line).min_by_key(|(exposed, ..)| *exposed)
+        WAYS.iter().filter_map(line).min_by_key(|(waits, _)| *waits)
     };
     let other = (orders[1] != orders[0]).then(|| better(&orders[1])).flatten();
     let all = [better(&orders[0]), other, timed(orders[0].clone())];
-    let best = all.into_iter().flatten().min_by_key(|(exposed, ..)| *exposed);
+    let best = all.into_iter().flatten().min_by_key(|(waits, _)| *waits);
     let [order, _] = orders;
-    best.map_or((order, Landings::default()), |(_, order, landings)| (order, landings))
+    best.map_or_else(
+        || {
+            let landings = Landings::default();
+            let exposed = work.exposed(&order, &landings, 1);
+            Scheduled { order, landings, exposed }
+        },
+        |(_, found)| found,
+    )
 }
 
 /// Adds to `flow` that regions with effects run in the order of the program, which `order` has, except for collectives of several

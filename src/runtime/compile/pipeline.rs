@@ -81,6 +81,7 @@ pub fn of_graph(
         let recomputed = Recomputed::new(limit, cost, &plan, &operators);
         shared.observed.stats.limited_programs.add(1);
         shared.observed.stats.recomputed_steps.add(recomputed.steps);
+        shared.observed.stats.chosen_offloads.add(recomputed.offloads);
         Box::new(recomputed)
     });
     let program = || assembled(records, Some(&graph), plan, backend);

@@ -163,7 +163,7 @@ impl Context {
     }
 
     /// Sets the bytes that each program cut from now on may take besides its inputs: its intermediates, and results that are not
-    /// given the memory of inputs; 0 for no limit. Values are recomputed rather than kept where that is needed. Waits for
+    /// given the memory of inputs; 0 for no limit. Values are recomputed rather than kept, or wait on a GPU's host, where that is needed. Waits for
     /// programs that were cut. Errors: as a cut in a forked process.
     pub fn set_memory_limit(&self, limit: u64) -> Result<()> {
         self.launcher.limit_memory(limit)

@@ -37,7 +37,7 @@ pub fn report(memory: Stats, plan: &Plan, operators: &[Operator], refused: &Erro
 pub fn over_limit(plan: &Plan, operators: &[Operator], limit: u64) -> Error {
     let mut text = format!(
         "This program takes at least {} besides its inputs, as far as was found, and the memory limit is {}: {} for results \
-         and {} for what lies between, computed again wherever that helps.\n",
+         and {} for what lies between, computed again, or kept on the host of a GPU, wherever that helps.\n",
         size(plan.memory()),
         size(limit),
         size(plan.memory_of_results()),

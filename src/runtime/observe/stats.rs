@@ -65,8 +65,10 @@ macro_rules! metrics {
                 `torchacc_explain`.";
             plans: Counter, "", "Plans made.";
             quick_plans: Counter, "", "Compiled programs whose first run did not wait for the search for the plan that stays.";
-            limited_programs: Counter, "", "Compiled programs that compute values again to stay within the memory limit.";
+            limited_programs: Counter, "", "Compiled programs that compute values again, or let them wait on the host, to stay within \
+                the memory limit.";
             recomputed_steps: Counter, "", "Steps of these that are computed again.";
+            chosen_offloads: Counter, "", "Values of these that wait on the host.";
             templates: Counter, "", "Plans that hold for other sizes too, made by compiling at some of these.";
             carried_over as carried_over: Counter, "", "Programs made of a plan for other sizes, without compiling.";
             prefetched: Counter, "", "Of these, made while the trace before was being recorded, because sizes changed evenly.";

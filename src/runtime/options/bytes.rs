@@ -20,9 +20,27 @@ pub fn parse(name: &str, text: &str) -> Result<u64> {
     }
 }
 
+/// The host's memory, or the part of it that the control group of this process may take; 0 if neither is known.
+pub fn of_host() -> u64 {
+    let total = || {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
+    // Of version 2 and of version 1; without a limit, that is a word or a very large number.
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let of_group = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    total().into_iter().chain(groups.into_iter().filter_map(of_group)).min().unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{of_host, parse};
+
+    #[test]
+    fn a_host_has_memory() {
+        assert!((1 << 26..1 << 50).contains(&of_host()), "{}", of_host());
+    }
 
     #[test]
     fn bytes_are_numbers_with_a_unit() {

@@ -65,6 +65,9 @@ pub struct Options {
     pub quick_from: usize,
     /// Bytes that a program may take besides its inputs; 0: `TORCHACC_MEMORY_LIMIT`, else no limit.
     pub memory_limit: u64,
+    /// `TORCHACC_HOST_MEMORY_LIMIT`: bytes of a GPU's host that the values of a program may take there to stay within that; else
+    /// half of what the host has, divided by the processes that a launcher started on it (`LOCAL_WORLD_SIZE`).
+    pub host_memory_limit: u64,
     /// Where programs are kept for other processes, if anywhere: `TORCHACC_CACHE_DIR`, a folder or `off`; else the
     /// user's cache folder.
     pub cache_folder: Option<PathBuf>,
@@ -168,6 +171,13 @@ impl Options {
             memory_limit: match (asked.memory_limit, variable("TORCHACC_MEMORY_LIMIT")) {
                 (0, Some(text)) => bytes::parse("TORCHACC_MEMORY_LIMIT", &text)?,
                 (asked, _) => asked,
+            },
+            host_memory_limit: match variable("TORCHACC_HOST_MEMORY_LIMIT") {
+                Some(text) => bytes::parse("TORCHACC_HOST_MEMORY_LIMIT", &text)?,
+                None => {
+                    let processes = variable("LOCAL_WORLD_SIZE").and_then(|text| text.parse().ok());
+                    bytes::of_host() / 2 / processes.unwrap_or(1u64).max(1)
+                }
             },
             cache_folder: match named(asked.cache_folder).or(variable("TORCHACC_CACHE_DIR")) {
                 Some(off) if off == "off" => None,

@@ -3,7 +3,7 @@
 use super::{Change, Chosen, Collective, Compile, Cut, Explain, State, Subject, Why};
 use crate::error::Site;
 use crate::runtime::observe::json::{Object, list};
-use crate::runtime::observe::recomputed::{Again, Recomputed};
+use crate::runtime::observe::recomputed::{Group, Recomputed};
 use std::fmt;
 
 impl Explain {
@@ -99,12 +99,12 @@ fn compile(compile: &Compile) -> String {
 }
 
 fn recomputed(recomputed: &Recomputed) -> String {
-    let again = |again: &Again| {
+    let group = |group: &Group| {
         Object::default()
-            .text("operator", &again.operator)
-            .raw("count", again.count)
-            .raw("bytes", again.bytes)
-            .raw("site", again.site)
+            .text("operator", &group.operator)
+            .raw("count", group.count)
+            .raw("bytes", group.bytes)
+            .raw("site", group.site)
             .end()
     };
     Object::default()
@@ -113,7 +113,10 @@ fn recomputed(recomputed: &Recomputed) -> String {
         .raw("bytes", recomputed.memory)
         .raw("time", format!("{:.3}", recomputed.time))
         .raw("steps", recomputed.steps)
-        .raw("largest", list(recomputed.largest.iter().map(again)))
+        .raw("largest", list(recomputed.largest.iter().map(group)))
+        .raw("offloads", recomputed.offloads)
+        .raw("offloaded_bytes", recomputed.offloaded_bytes)
+        .raw("largest_offloads", list(recomputed.largest_offloads.iter().map(group)))
         .end()
 }
 
