@@ -847,8 +847,8 @@ void torchacc_context_reset_peak_memory(torchacc_context *context);
 
 /*
  Limits the bytes that each program cut from now on takes besides its inputs: its intermediates, and results that are not
- given the memory of an input. Values that do not fit are recomputed where they are read, which takes time and changes no bit.
- A program for which that is not enough fails with OUT_OF_MEMORY, with a message that says how much it wants and at which
+ given the memory of an input. Values that do not fit are recomputed where they are read, or wait in the host's memory if they are a
+ GPU's, which takes time and changes no bit. A program for which that is not enough fails with OUT_OF_MEMORY, with a message that says how much it wants and at which
  step, and the buffers that it was to update keep their values. 0 for no limit. Blocks until everything that was cut has run;
  cuts nothing. Errors: UNSUPPORTED in a process that was forked after the context was used.
  */
@@ -982,9 +982,10 @@ torchacc_error *torchacc_host_call_report(torchacc_context *context, torchacc_st
    from the cache); or "changed", with `change`, the first difference from the nearest known trace: `operation` (its index),
    `operator`, `aspect` (operator, shape, dtype, layout, alias, scalar, attribute, arguments, results, format, length, outputs
    or donation), `argument` (and `element`) or `result` (their index), `old`, `new`, `site`, `old_site`, `text`, which states
-   all of this, and `advice` for a change that keeps recurring. `earlier_compiles` counts the others. If it recomputes values
-   because of the memory limit, `recomputed`: the `limit`, `bytes_without` it and `bytes`, the estimated `time` (1 without),
-   the number of `steps`, and the `largest` of them by `operator`: `count`, `bytes` and `site`.
+   all of this, and `advice` for a change that keeps recurring. `earlier_compiles` counts the others. If values are
+   recomputed or wait on the host because of the memory limit, `recomputed`: the `limit`, `bytes_without` it and `bytes`, the
+   estimated `time` (1 without), the number of `steps` that run again, and the `largest` of them by `operator`: `count`, `bytes`
+   and `site`; the number of `offloads`, values that wait on the host, `offloaded_bytes`, and `largest_offloads`, alike.
  - `host_calls`: as `torchacc_host_call_report`.
  - `cuts`: `cause` ("asked", "sync", "read", "limit" or "overwrite"), `count`, `site`; for a read also `value`, which
    describes the value read, and `value_site`, where it was computed.

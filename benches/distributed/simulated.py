@@ -4,7 +4,8 @@ r"""Communication of Llama's 7B shape under FSDP2 on a cluster that is not there
 
 One process records a step as the first of all ranks, and the plan is gone through with the
 figures of a cluster (`torchacc.auto`): sharded over all ranks, halves, each layer recomputed but
-for the first `--offload` ones, whose activations wait on the host.
+for the first `--offload` ones, whose activations wait on the host; or, with `--memory`, within so
+many GiB by what the plan chooses.
 
     ENGINES_CONTEXT=1024 PYTHONPATH=torch_extension/tests TORCHACC_BACKEND=null \
         TORCHACC_SPLIT=1000000 .venv/bin/python benches/distributed/simulated.py \
@@ -49,9 +50,9 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    def __init__(self, layers, width, offloaded, vocabulary=32000):
+    def __init__(self, layers, width, offloaded, recomputed, vocabulary=32000):
         super().__init__()
-        self.offloaded = offloaded
+        self.offloaded, self.recomputed = offloaded, recomputed
         hidden, heads = 11008 * width // 4096, width // 128
         self.token = nn.Embedding(vocabulary, width)
         self.layers = nn.ModuleList(Layer(width, hidden, heads) for _ in range(layers))
@@ -64,15 +65,17 @@ class Llama(nn.Module):
             if at < self.offloaded:
                 with torchacc.save_on_host():
                     x = layer(x)
-            else:
+            elif self.recomputed:
                 x = checkpoint(layer, x, use_reentrant=False)
+            else:
+                x = layer(x)
         return self.head(self.norm(x))
 
 
-def training(layers, width, batch, length, offloaded):
+def training(layers, width, batch, length, offloaded, recomputed):
     """A function that records a step, sharded over all ranks."""
     with torch.device("meta"):
-        model = Llama(layers, width, offloaded)
+        model = Llama(layers, width, offloaded, recomputed)
     halves = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
     for layer in model.layers:
         fully_shard(layer, mp_policy=halves)
@@ -119,6 +122,7 @@ def main():
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--offload", type=int, default=0)
+    parser.add_argument("--memory", type=float, help="GiB that a step may take")
     parser.add_argument("--timeline", help="a file for Perfetto")
     parser.add_argument("--engine", help="tp, sequence_parallel, …")
     parser.add_argument("--ranks", type=int, default=4, help="of one node, for an engine")
@@ -134,9 +138,10 @@ def main():
         if args.engine:
             text = recorded(engine(args.engine, args.layers, args.width))
         else:
-            text = recorded(
-                training(args.layers, args.width, args.batch, args.length, args.offload)
-            )
+            if args.memory:
+                torchacc.set_memory_limit(int(args.memory * 2**30))
+            sizes = args.layers, args.width, args.batch, args.length
+            text = recorded(training(*sizes, args.offload, recomputed=not args.memory))
     took = time.perf_counter() - began
     made = simulate(text, cluster, {"all": group})
     print(
@@ -145,6 +150,8 @@ def main():
         f" collectives and copies {made.communication * 1e3:.0f}, exposed {made.exposed_part:.2%},"
         f" arena {made.arena / 2**30:.2f} GiB, recorded and planned in {took:.1f} s"
     )
+    if args.memory:
+        print(torchacc.explain())
     if args.timeline:
         made.write_timeline(args.timeline)
 

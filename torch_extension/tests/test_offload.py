@@ -189,6 +189,16 @@ expected = t.Steps().run()
 assert torchacc.metrics()["overlapped_copies"] == before
 t.assert_same_bits(t.Steps(offloaded=t.LAYERS - 1).run(), expected)
 assert torchacc.metrics()["overlapped_copies"] > before
+
+# The plan chooses what waits, within a limit.
+torchacc.set_memory_limit(int(0.9 * t.peak_of(t.Steps())))
+torchacc.reset_metrics()
+t.assert_same_bits(t.Steps().run(), expected)
+metrics = torchacc.metrics()
+assert metrics["chosen_offloads"] > 0 and metrics["overlapped_copies"] > 0, metrics
+(row, *_) = [row["recomputed"] for row in torchacc.explanation()["compiles"] if "recomputed" in row]
+assert sum(group["count"] for group in row["largest_offloads"]) == row["offloads"] > 0
+assert "wait on the host" in torchacc.explain()
 """
     environment = {**os.environ, **emulated(), "PYTHONPATH": os.path.dirname(__file__)}
     command = [sys.executable, "-W", "ignore", "-c", code]
