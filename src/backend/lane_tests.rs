@@ -20,7 +20,7 @@ use crate::plan::random::{
     COMMUNICATORS, FIRST_COMMUNICATOR, RANKS, random_lanes_program, random_ranks_program,
 };
 use crate::plan::tests::{leaves, plan_for, plan_sharing};
-use crate::plan::{self, Limit, Plan, PlanMode};
+use crate::plan::{self, Limit, Plan, PlanMode, Target};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -196,7 +196,7 @@ fn random_programs_have_the_same_bits_on_side_streams() {
     let device = Arc::new(Emulated::default());
     let cuda = |lanes| Cuda::new(device.clone(), Pool::new(), true).with_lanes(lanes);
     let (backend, serial, landed) = (cuda(true), cuda(false), Landed::default());
-    let (mut in_flight, mut copies, mut differ) = (0, 0, 0);
+    let (mut in_flight, mut copies, mut differ, mut chosen) = (0, 0, 0, 0);
     for seed in 0..12 {
         let (graph, donors) = random_lanes_program(seed);
         let plan = plan_sharing(&backend, &graph, &donors);
@@ -212,20 +212,25 @@ fn random_programs_have_the_same_bits_on_side_streams() {
             executable.run(&Call { watch: Some(&landed), ..*call })
         });
         let on_one_stream = run(&serial, &plain, &arrays, &scalars);
+        let in_less = [3, 2].map(|quarters| {
+            let limited = plan_within(&backend, &graph, &donors, plan.memory() / 4 * quarters);
+            chosen += limited.steps.iter().filter(|step| step.is_chosen_offload()).count();
+            run(&backend, &limited, &arrays, &scalars)
+        });
         let _others = communicators(&mut scalars, SERIAL);
         let on_host = run(&serial, &plain, &arrays, &scalars);
         let values = COMMUNICATORS..found.len();
-        for one in [&found, &watched, &on_one_stream] {
+        for one in [&found, &watched, &on_one_stream].into_iter().chain(&in_less) {
             assert_eq!(bits(&one[values.clone()]), bits(&on_host[values.clone()]), "seed {seed}");
         }
     }
     assert!(in_flight > copies + 8 && differ > 2, "{in_flight} were on lanes, {differ} differ");
-    assert!(copies > 3, "{copies} copies were on lanes");
+    assert!(copies > 3 && chosen > 3, "{copies} copies were on lanes, {chosen} were chosen");
     assert_eq!(landed.0.load(SeqCst), in_flight as u64);
 }
 
 /// Checked, as all plans are.
-fn plan_within(target: &Cpu, graph: &Graph, donors: &[Option<u32>], limit: u64) -> Plan {
+fn plan_within(target: &dyn Target, graph: &Graph, donors: &[Option<u32>], limit: u64) -> Plan {
     let (inputs, scalars) = leaves(graph);
     let mode = PlanMode::Within(Limit::of(limit));
     let made = plan::plan_unplaced(graph, &inputs, &scalars, donors, target, mode);

@@ -11,32 +11,33 @@ mod tests;
 use super::cost::{lane_time, region_time};
 use super::decisions::{Cost, Limited, PlanDecisions, Runs};
 use super::draft::{Fused, Region, RegionId};
-use super::lanes;
+use super::lanes::{self, Landings};
+use super::order::Scheduled;
 use super::remat::remat;
 use super::{ALIGN, Limit, UnplacedPlan, order};
 use crate::buffer::size_class::largest_within;
 use crate::graph::Graph;
-use simulation::{Host, Sequence, Taste};
+use simulation::{OnLanes, Sequence, Taste};
 
 /// Number of times that the search aims lower because offsets in the arena took more than the live bytes.
 const CORRECTIONS: usize = 6;
 /// Number of steps of the search for the least memory with which a program can run.
 const BISECTIONS: usize = 10;
 
-/// Numbers of values that may be copied back from the host before they are read: all are tried.
+/// Part of a program's time that is worth the search.
+const LEAST_GAIN: u64 = 64;
+/// Numbers of values that lanes may have ready before they are read: all are tried.
 const AHEAD: [u64; 3] = [0, 1, 2];
 
 /// What becomes of regions in an order.
 pub(super) struct Planner<'a> {
-    /// The plan without lanes.
-    pub unplaced: &'a dyn Fn(&Fused, &[RegionId]) -> UnplacedPlan,
-    /// Time for which the program waits for lanes with at most so many bytes; `None` if it has no lanes, or that does not suffice
-    /// for any.
-    pub exposed: &'a dyn Fn(&Fused, &[RegionId], u64) -> Option<u64>,
+    pub unplaced: &'a dyn Fn(&Fused, &[RegionId], Option<&Landings>) -> UnplacedPlan,
+    /// The order for lanes, with at most so many bytes; `None` if it has no lanes, or that does not suffice for any.
+    pub scheduled: &'a dyn Fn(&Fused, &[RegionId], u64) -> Option<Scheduled>,
 }
 
-/// The result of [`remat`]; if that takes more than `limit`, the fastest program found that does not, else the one that takes the
-/// least.
+/// The result of [`remat`]; if that takes more than `limit`, or leaves so little memory for lanes that the program waits for them,
+/// the fastest program found that does not, else the one that takes the least.
 pub(super) fn within(
     graph: &Graph,
     (fused, absorbed): (Fused, Vec<bool>),
@@ -46,20 +47,30 @@ pub(super) fn within(
 ) -> (Fused, PlanDecisions) {
     let all = fused.clone();
     let (fused, decisions) = remat(graph, (fused, absorbed), donors);
-    let plan = (planner.unplaced)(&fused, &decisions.order).placed();
-    if plan.memory() <= limit.bytes {
+    let order = &decisions.order;
+    let mut plan = (planner.unplaced)(&fused, order, None).placed();
+    let outside = plan.memory_of_results();
+    let shared = plan.results_bytes;
+    let fits = plan.memory() <= limit.bytes;
+    let timed = |limit| {
+        let found = (planner.scheduled)(&fused, order, limit);
+        (computed_time(graph, &fused) + exposed_time(graph, &fused, found.as_ref()), found)
+    };
+    let (time, unlimited) = timed(u64::MAX);
+    if let Some(found) = unlimited {
+        plan = (planner.unplaced)(&fused, &found.order, Some(&found.landings)).placed();
+    }
+    let within = if fits { timed(limit.bytes).0 } else { u64::MAX };
+    if within <= time + time / LEAST_GAIN {
         return (fused, decisions);
     }
-    let outside = plan.memory_of_results();
-    let most = Most { limit, outside, shared: plan.results_bytes, before: plan.memory() };
-    match Search::new(graph, &all, donors, planner).within(most) {
-        Some(Found { fused: found, runs, time, .. }) => {
-            let before = computed_time(graph, &fused)
-                + exposed_time(graph, &fused, &decisions.order, planner, u64::MAX);
-            let time = time as f64 / before.max(1) as f64;
-            let cost = Cost { before: most.before, time };
-            let order = in_order(&found);
-            (found, decisions.limited(Limited { runs, cost }, order))
+    let most = Most { limit, outside, shared, before: plan.memory() };
+    let found = Search::new(graph, &all, donors, planner).within(most);
+    match found.filter(|found| found.time < within) {
+        Some(found) => {
+            let cost = Cost { before: most.before, time: found.time as f64 / time.max(1) as f64 };
+            let order = in_order(&found.fused);
+            (found.fused, decisions.limited(Limited { runs: found.runs, cost }, order))
         }
         None => (fused, decisions),
     }
@@ -73,19 +84,12 @@ fn computed_time(graph: &Graph, fused: &Fused) -> u64 {
     computed.map(|(region, _)| region_time(graph, fused, region)).sum()
 }
 
-/// Time for which regions in an order wait for those on lanes.
-fn exposed_time(
-    graph: &Graph,
-    fused: &Fused,
-    order: &[RegionId],
-    planner: &Planner,
-    limit: u64,
-) -> u64 {
-    (planner.exposed)(fused, order, limit).unwrap_or_else(|| {
-        let steps: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
-        let lanes = lanes::lanes(graph, fused, &steps);
-        let on_lanes =
-            steps.iter().zip(&lanes).filter_map(|(region, lane)| Some((region, lane.as_ref()?)));
+/// Time for which they wait for those on lanes, in an order that was found; all of it if none was.
+fn exposed_time(graph: &Graph, fused: &Fused, found: Option<&Scheduled>) -> u64 {
+    found.map(|found| found.exposed).unwrap_or_else(|| {
+        let regions: Vec<&Region> = fused.regions.iter().collect();
+        let lanes = lanes::lanes(graph, fused, &regions);
+        let on_lanes = regions.iter().zip(&lanes).filter_map(|(r, lane)| Some((r, lane.as_ref()?)));
         on_lanes.map(|(region, lane)| lane_time(graph, fused, region, lane)).sum()
     })
 }
@@ -158,24 +162,29 @@ impl<'a> Search<'a> {
 
     fn fitting(&self, limit: u64, most: Most) -> Option<Found> {
         let arena = largest_within(limit.checked_sub(most.outside)?);
-        let bytes = self.fused.host_link_slowdown.map_or(0, |_| most.limit.on_host);
-        let ahead = AHEAD.into_iter().filter(|_| bytes > 0);
-        let on_host = ahead.map(|ahead| Some(Host { bytes, ahead }));
-        let found = [None].into_iter().chain(on_host).filter_map(|host| {
+        let on_host = self.fused.host_link_slowdown.map(|_| most.limit.on_host);
+        let on_host = on_host.filter(|&bytes| bytes > 0);
+        let has_lanes = on_host.is_some() || lanes::has_some(self.graph, self.fused);
+        let ahead = AHEAD.into_iter().filter(|&ahead| ahead == 0 || has_lanes);
+        let ways = ahead.flat_map(|ahead| {
+            let bytes = [0].into_iter().chain(on_host);
+            bytes.map(move |host_bytes| OnLanes { host_bytes, ahead })
+        });
+        let found = ways.filter_map(|lanes| {
             let shared = Some(most.shared).filter(|&shared| shared > 0);
-            let both = shared.and_then(|shared| self.aiming(arena + shared, limit, host));
-            both.or_else(|| self.aiming(arena, limit, host))
+            let both = shared.and_then(|shared| self.aiming(arena + shared, limit, lanes));
+            both.or_else(|| self.aiming(arena, limit, lanes))
         });
         found.min_by_key(|found| found.time)
     }
 
     /// Within the limit, at first with `aim` bytes in the arena.
-    fn aiming(&self, mut aim: u64, limit: u64, host: Option<Host>) -> Option<Found> {
+    fn aiming(&self, mut aim: u64, limit: u64, lanes: OnLanes) -> Option<Found> {
         for _ in 0..CORRECTIONS {
             let tastes = |sequence| Taste::ALL.map(|taste| (sequence, taste));
             let simulated = self.sequences.iter().flat_map(tastes);
             let simulated =
-                simulated.filter_map(|(sequence, taste)| sequence.within(aim, taste, host));
+                simulated.filter_map(|(sequence, taste)| sequence.within(aim, taste, lanes));
             let mut found: Vec<Found> =
                 simulated.filter_map(|runs| self.found(runs, limit)).collect();
             let over = found.iter().map(|found| found.over).min()?;
@@ -190,7 +199,7 @@ impl<'a> Search<'a> {
 
     fn found(&self, runs: Runs, limit: u64) -> Option<Found> {
         let fused = runs.applied(self.graph, self.fused)?;
-        let plan = (self.planner.unplaced)(&fused, &in_order(&fused)).placed();
+        let plan = (self.planner.unplaced)(&fused, &in_order(&fused), None).placed();
         let room = largest_within(limit.saturating_sub(plan.memory_of_results()));
         let is_within = plan.memory() <= limit;
         let over = if is_within { 0 } else { plan.arena_bytes.saturating_sub(room).max(1) };
@@ -206,8 +215,8 @@ impl<'a> Search<'a> {
             if fastest.as_ref().is_some_and(|fastest| fastest.time <= one.time) {
                 break;
             }
-            let order = in_order(&one.fused);
-            one.time += exposed_time(self.graph, &one.fused, &order, self.planner, limit);
+            let found = (self.planner.scheduled)(&one.fused, &in_order(&one.fused), limit);
+            one.time += exposed_time(self.graph, &one.fused, found.as_ref());
             if fastest.as_ref().is_none_or(|fastest| one.time < fastest.time) {
                 fastest = Some(one);
             }

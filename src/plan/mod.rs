@@ -294,10 +294,7 @@ pub fn plan_unplaced(
     let (fused, mut decisions) = match mode {
         PlanMode::Search => remat::remat(graph, (fused, absorbed), donors),
         PlanMode::Within(limit) => {
-            let planner = budget::Planner {
-                unplaced: &|fused, order| unplaced(fused, order, None),
-                exposed: &|fused, order, limit| Some(scheduled(fused, order, limit)?.exposed),
-            };
+            let planner = budget::Planner { unplaced: &unplaced, scheduled: &scheduled };
             budget::within(graph, (fused, absorbed), donors, &planner, limit)
         }
         PlanMode::Quick => remat::keep(graph, (fused, absorbed), donors),

@@ -7,6 +7,7 @@ use crate::op::{Class, Op};
 use crate::plan::cost::{region_time, transfer_time};
 use crate::plan::decisions::{Run, Runs};
 use crate::plan::draft::{BufferId, Fused, Region, RegionId, Source};
+use crate::plan::lanes;
 use crate::plan::order::Liveness;
 use crate::plan::{ALIGN, Instr, Kernel};
 
@@ -39,13 +40,13 @@ impl Taste {
     }
 }
 
-/// The host's memory as a place where values wait.
+/// What lanes may do.
 #[derive(Clone, Copy, Debug)]
-pub struct Host {
-    /// Bytes of it that there are.
-    pub bytes: u64,
-    /// Number of values for which memory is left, so that they can be copied back before they are read. With none, the program
-    /// waits for every copy.
+pub struct OnLanes {
+    /// Bytes of the host's memory for values that wait there.
+    pub host_bytes: u64,
+    /// Number of values for which memory is left, so that they can be there before they are read: copied back from the host, or
+    /// results of collectives. With none, the program waits for every copy.
     pub ahead: u64,
 }
 
@@ -64,6 +65,8 @@ pub struct Sequence<'a> {
     times: Vec<u64>,
     /// Time that it takes to copy each buffer to the host or back.
     transfers: Vec<u64>,
+    /// Bytes in the arena that the largest region on a lane reads and writes.
+    largest_on_lanes: u64,
     /// Time before each position of the order.
     begins: Vec<u64>,
     /// Whether each region may run again.
@@ -105,9 +108,16 @@ impl<'a> Sequence<'a> {
             now += times[r];
             now - times[r]
         };
+        let regions: Vec<&Region> = order.iter().map(|&r| &fused.regions[r]).collect();
+        let on_lanes = lanes::lanes(graph, fused, &regions).into_iter().zip(&order);
+        let touched = on_lanes.filter(|(lane, _)| lane.is_some()).map(|(_, &r)| {
+            let touched = reads[r].iter().chain(&fused.regions[r].writes);
+            touched.map(|&b| liveness.bytes[b]).sum()
+        });
         Sequence {
             graph,
             fused,
+            largest_on_lanes: touched.max().unwrap_or(0),
             reads,
             read_at,
             begins: order.iter().map(&mut begins).collect(),
@@ -122,13 +132,13 @@ impl<'a> Sequence<'a> {
     }
 
     /// The runs that need at most `budget` bytes in the arena, before offsets are given; `None` if none are found.
-    pub fn within(&self, budget: u64, taste: Taste, host: Option<Host>) -> Option<Runs> {
+    pub fn within(&self, budget: u64, taste: Taste, lanes: OnLanes) -> Option<Runs> {
         let n = self.fused.buffers.len();
         let mut state = State {
             sequence: self,
             taste,
             budget,
-            host,
+            lanes,
             now: 0,
             elapsed: 0,
             made_at: vec![0; n],
@@ -137,7 +147,7 @@ impl<'a> Sequence<'a> {
             is_there: vec![false; n],
             is_on_host: vec![false; n],
             bytes_on_host: 0,
-            largest_on_host: 0,
+            largest_on_lanes: self.largest_on_lanes,
             pins: vec![0; n],
             live: 0,
             next: vec![NEVER; n],
@@ -251,7 +261,7 @@ struct State<'a> {
     sequence: &'a Sequence<'a>,
     taste: Taste,
     budget: u64,
-    host: Option<Host>,
+    lanes: OnLanes,
     /// Position of the region that is to run for the first time.
     now: usize,
     /// Time since the start, and at which each buffer was written first.
@@ -263,8 +273,8 @@ struct State<'a> {
     is_there: Vec<bool>,
     is_on_host: Vec<bool>,
     bytes_on_host: u64,
-    /// Bytes of the largest buffer there.
-    largest_on_host: u64,
+    /// Bytes that the largest region on a lane needs.
+    largest_on_lanes: u64,
     /// Number of regions about to run that read each buffer: as long as there are any, it stays.
     pins: Vec<u32>,
     live: u64,
@@ -410,10 +420,9 @@ impl State<'_> {
         self.live -= self.sequence.sizes[b];
     }
 
-    /// Bytes that may be live, without those that are left for copies from the host.
+    /// Bytes that may be live, without those that are left for lanes.
     fn most(&self) -> u64 {
-        let ahead = self.host.map_or(0, |host| host.ahead);
-        self.budget.saturating_sub(ahead * self.largest_on_host)
+        self.budget.saturating_sub(self.lanes.ahead * self.largest_on_lanes)
     }
 
     /// Drops values until there is room for `bytes` and the scratch memory of a region that is to run, if one is.
@@ -439,7 +448,7 @@ impl State<'_> {
         self.sent = self.sent.max(self.made_at[b]) + self.sequence.transfers[b];
         self.is_on_host[b] = true;
         self.bytes_on_host += bytes;
-        self.largest_on_host = self.largest_on_host.max(bytes);
+        self.largest_on_lanes = self.largest_on_lanes.max(bytes);
         self.drop(b);
     }
 
@@ -467,7 +476,7 @@ impl State<'_> {
     /// The value that is best dropped.
     fn least(&mut self) -> Option<(BufferId, Return)> {
         let sequence = self.sequence;
-        let returning = self.host.map(|_| Returning::new(self));
+        let returning = (self.lanes.host_bytes > 0).then(|| Returning::new(self));
         let mut best: Option<(f64, BufferId, Return)> = None;
         for b in 0..self.is_there.len() {
             let writer = sequence.liveness.writer[b];
@@ -500,14 +509,14 @@ impl State<'_> {
 
     /// Time that it takes to have `b` on the host until it is read again; `None` if there is no room.
     fn time_on_host(&self, b: BufferId, returning: &Returning) -> Option<u64> {
-        let (host, bytes, time) = (self.host?, self.sequence.sizes[b], self.sequence.transfers[b]);
+        let (bytes, time) = (self.sequence.sizes[b], self.sequence.transfers[b]);
         // The copies take some of the speed of the device's memory, even if nobody waits for them.
         if self.is_on_host[b] {
-            return Some(bytes + returning.wait(self, b, host));
+            return Some(bytes + returning.wait(self, b));
         }
-        let fits = self.bytes_on_host + bytes <= host.bytes;
+        let fits = self.bytes_on_host + bytes <= self.lanes.host_bytes;
         let sent = self.sent.max(self.made_at[b]) + time;
-        let wait = sent.saturating_sub(self.elapsed) + returning.wait(self, b, host);
+        let wait = sent.saturating_sub(self.elapsed) + returning.wait(self, b);
         fits.then_some(2 * bytes + wait)
     }
 
@@ -568,9 +577,9 @@ impl Returning {
     }
 
     /// For how much longer the program waits for copies from the host if `b` is copied, too.
-    fn wait(&self, state: &State, b: BufferId, host: Host) -> u64 {
+    fn wait(&self, state: &State, b: BufferId) -> u64 {
         let time = state.sequence.transfers[b];
-        if host.ahead == 0 {
+        if state.lanes.ahead == 0 {
             return time;
         }
         let next = state.next[b];
