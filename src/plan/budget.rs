@@ -31,10 +31,13 @@ const AHEAD: [u64; 3] = [0, 1, 2];
 
 /// What becomes of regions in an order.
 pub(super) struct Planner<'a> {
-    pub unplaced: &'a dyn Fn(&Fused, &[RegionId], Option<&Landings>) -> UnplacedPlan,
+    pub unplaced: &'a Unplaced<'a>,
     /// The order for lanes, with at most so many bytes; `None` if it has no lanes, or that does not suffice for any.
-    pub scheduled: &'a dyn Fn(&Fused, &[RegionId], u64) -> Option<Scheduled>,
+    pub scheduled: &'a Schedule<'a>,
 }
+
+type Unplaced<'a> = dyn Fn(&Fused, &[RegionId], Option<&Landings>) -> UnplacedPlan + 'a;
+type Schedule<'a> = dyn Fn(&Fused, &[RegionId], u64) -> Option<Scheduled> + 'a;
 
 /// The result of [`remat`]; if that takes more than `limit`, or leaves so little memory for lanes that the program waits for them,
 /// the fastest program found that does not, else the one that takes the least.
