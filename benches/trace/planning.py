@@ -28,7 +28,7 @@ def measure(ranks: int, layers: int) -> None:
     from torchacc.auto.simulate import world
 
     with world(ranks):
-        step = simulated.training(layers, WIDTH, BATCH, LENGTH)
+        step = simulated.training(layers, WIDTH, BATCH, LENGTH, 0, recomputed=True)
         step(0)
         torchacc.sync()
         torchacc.reset_metrics()

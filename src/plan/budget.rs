@@ -12,7 +12,7 @@ use super::cost::{lane_time, region_time};
 use super::decisions::{Cost, Limited, PlanDecisions, Runs};
 use super::draft::{Fused, Region, RegionId};
 use super::lanes::{self, Landings};
-use super::order::Scheduled;
+use super::order::{Attempts, Scheduled};
 use super::remat::remat;
 use super::{ALIGN, Limit, UnplacedPlan, order};
 use crate::buffer::size_class::largest_within;
@@ -26,8 +26,10 @@ const BISECTIONS: usize = 10;
 
 /// Part of a program's time that is worth the search.
 const LEAST_GAIN: u64 = 64;
-/// Numbers of values that lanes may have ready before they are read: all are tried.
-const AHEAD: [u64; 3] = [0, 1, 2];
+/// Number of programs that fit, of each way to drop values, for which an order for lanes is sought.
+const TIMED: usize = 3;
+/// Numbers of values that lanes may have ready before they are read, in the order in which they are tried.
+const AHEAD: [u64; 3] = [1, 2, 0];
 
 /// What becomes of regions in an order.
 pub(super) struct Planner<'a> {
@@ -37,7 +39,7 @@ pub(super) struct Planner<'a> {
 }
 
 type Unplaced<'a> = dyn Fn(&Fused, &[RegionId], Option<&Landings>) -> UnplacedPlan + 'a;
-type Schedule<'a> = dyn Fn(&Fused, &[RegionId], u64) -> Option<Scheduled> + 'a;
+type Schedule<'a> = dyn Fn(&Fused, &[RegionId], u64, Attempts) -> Option<Scheduled> + 'a;
 
 /// The result of [`remat`]; if that takes more than `limit`, or leaves so little memory for lanes that the program waits for them,
 /// the fastest program found that does not, else the one that takes the least.
@@ -55,27 +57,32 @@ pub(super) fn within(
     let outside = plan.memory_of_results();
     let shared = plan.results_bytes;
     let fits = plan.memory() <= limit.bytes;
-    let timed = |limit| {
-        let found = (planner.scheduled)(&fused, order, limit);
-        (computed_time(graph, &fused) + exposed_time(graph, &fused, found.as_ref()), found)
+    let timed = |fused: &Fused, order: &[RegionId], limit| {
+        let found = (planner.scheduled)(fused, order, limit, Attempts::All);
+        (computed_time(graph, fused) + exposed_time(graph, fused, found.as_ref()), found)
     };
-    let (time, unlimited) = timed(u64::MAX);
+    let (time, unlimited) = timed(&fused, order, u64::MAX);
     if let Some(found) = unlimited {
         plan = (planner.unplaced)(&fused, &found.order, Some(&found.landings)).placed();
     }
-    let within = if fits { timed(limit.bytes).0 } else { u64::MAX };
+    let (within, found_within) = match fits {
+        true => timed(&fused, order, limit.bytes),
+        false => (u64::MAX, None),
+    };
     if within <= time + time / LEAST_GAIN {
-        return (fused, decisions);
+        return (fused, decisions.scheduled(found_within));
     }
     let most = Most { limit, outside, shared, before: plan.memory() };
     let found = Search::new(graph, &all, donors, planner).within(most);
     match found.filter(|found| found.time < within) {
         Some(found) => {
-            let cost = Cost { before: most.before, time: found.time as f64 / time.max(1) as f64 };
             let order = in_order(&found.fused);
-            (found.fused, decisions.limited(Limited { runs: found.runs, cost }, order))
+            let (takes, scheduled) = timed(&found.fused, &order, limit.bytes);
+            let cost = Cost { before: most.before, time: takes as f64 / time.max(1) as f64 };
+            let limited = Limited { runs: found.runs, cost };
+            (found.fused, decisions.limited(limited, order).scheduled(scheduled))
         }
-        None => (fused, decisions),
+        None => (fused, decisions.scheduled(found_within)),
     }
 }
 
@@ -124,8 +131,6 @@ struct Search<'a> {
 struct Found {
     fused: Fused,
     runs: Runs,
-    /// Bytes by which the arena is too large; 0 within the limit.
-    over: u64,
     /// Time of what is computed, and, once it is known, of waiting for lanes.
     time: u64,
 }
@@ -168,59 +173,76 @@ impl<'a> Search<'a> {
         let on_host = self.fused.host_link_slowdown.map(|_| most.limit.on_host);
         let on_host = on_host.filter(|&bytes| bytes > 0);
         let has_lanes = on_host.is_some() || lanes::has_some(self.graph, self.fused);
+        let one_by_one =
+            computed_time(self.graph, self.fused) + exposed_time(self.graph, self.fused, None);
         let ahead = AHEAD.into_iter().filter(|&ahead| ahead == 0 || has_lanes);
         let ways = ahead.flat_map(|ahead| {
             let bytes = [0].into_iter().chain(on_host);
             bytes.map(move |host_bytes| OnLanes { host_bytes, ahead })
         });
-        let found = ways.filter_map(|lanes| {
+        ways.fold(None, |fastest: Option<Found>, lanes| {
+            let before = fastest.as_ref().map_or(u64::MAX, |fastest| fastest.time);
+            // With nothing ahead, the program waits for everything on lanes, and for what is dropped.
+            if lanes.ahead == 0 && before <= one_by_one {
+                return fastest;
+            }
             let shared = Some(most.shared).filter(|&shared| shared > 0);
-            let both = shared.and_then(|shared| self.aiming(arena + shared, limit, lanes));
-            both.or_else(|| self.aiming(arena, limit, lanes))
-        });
-        found.min_by_key(|found| found.time)
+            let both = shared.and_then(|shared| self.aiming(arena + shared, limit, lanes, before));
+            both.or_else(|| self.aiming(arena, limit, lanes, before)).or(fastest)
+        })
     }
 
-    /// Within the limit, at first with `aim` bytes in the arena.
-    fn aiming(&self, mut aim: u64, limit: u64, lanes: OnLanes) -> Option<Found> {
+    /// Within the limit, at first with `aim` bytes in the arena, and in less time than one that was found before.
+    fn aiming(&self, mut aim: u64, limit: u64, lanes: OnLanes, before: u64) -> Option<Found> {
         for _ in 0..CORRECTIONS {
-            let tastes = |sequence| Taste::ALL.map(|taste| (sequence, taste));
-            let simulated = self.sequences.iter().flat_map(tastes);
-            let simulated =
-                simulated.filter_map(|(sequence, taste)| sequence.within(aim, taste, lanes));
-            let mut found: Vec<Found> =
-                simulated.filter_map(|runs| self.found(runs, limit)).collect();
-            let over = found.iter().map(|found| found.over).min()?;
+            let mut simulated: Vec<Runs> = Vec::new();
+            for sequence in &self.sequences {
+                for taste in Taste::ALL {
+                    let runs = sequence.within(aim, taste, lanes);
+                    simulated.extend(runs.filter(|runs| !simulated.contains(runs)));
+                }
+            }
+            // If what is computed takes as long as a program that was found before, waiting only adds to that.
+            let found = simulated.into_iter().filter_map(|runs| self.found(runs));
+            let mut found: Vec<Found> = found.filter(|found| found.time < before).collect();
+            found.sort_by_key(|found| found.time);
+            let mut least = None;
+            let mut fits = |found: &Found| {
+                let order = in_order(&found.fused);
+                let over = (self.planner.unplaced)(&found.fused, &order, None).excess(limit);
+                least = Some(least.map_or(over, |least: u64| least.min(over)));
+                over == 0
+            };
+            let fitting: Vec<Found> =
+                found.into_iter().filter(|found| fits(found)).take(TIMED).collect();
+            let over = least?;
             if over == 0 {
-                found.retain(|found| found.over == 0);
-                return self.fastest(found, limit);
+                return self.fastest(fitting, limit, before);
             }
             aim = aim.checked_sub(over.max(ALIGN))?;
         }
         None
     }
 
-    fn found(&self, runs: Runs, limit: u64) -> Option<Found> {
+    fn found(&self, runs: Runs) -> Option<Found> {
         let fused = runs.applied(self.graph, self.fused)?;
-        let plan = (self.planner.unplaced)(&fused, &in_order(&fused), None).placed();
-        let room = largest_within(limit.saturating_sub(plan.memory_of_results()));
-        let is_within = plan.memory() <= limit;
-        let over = if is_within { 0 } else { plan.arena_bytes.saturating_sub(room).max(1) };
         let time = computed_time(self.graph, &fused);
-        Some(Found { fused, runs, over, time })
+        Some(Found { fused, runs, time })
     }
 
-    fn fastest(&self, mut found: Vec<Found>, limit: u64) -> Option<Found> {
-        found.sort_by_key(|found| found.time);
-        let mut fastest: Option<Found> = None;
+    /// The fastest of those that are sorted by the time of what is computed.
+    fn fastest(&self, found: Vec<Found>, limit: u64, mut before: u64) -> Option<Found> {
+        let mut fastest = None;
         for mut one in found {
             // Waiting only adds to its time.
-            if fastest.as_ref().is_some_and(|fastest| fastest.time <= one.time) {
+            if before <= one.time {
                 break;
             }
-            let found = (self.planner.scheduled)(&one.fused, &in_order(&one.fused), limit);
+            let order = in_order(&one.fused);
+            let found = (self.planner.scheduled)(&one.fused, &order, limit, Attempts::First);
             one.time += exposed_time(self.graph, &one.fused, found.as_ref());
-            if fastest.as_ref().is_none_or(|fastest| one.time < fastest.time) {
+            if one.time < before {
+                before = one.time;
                 fastest = Some(one);
             }
         }

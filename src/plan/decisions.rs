@@ -3,6 +3,7 @@
 
 use super::draft::{Buffer, BufferId, Fused, Read, Region, RegionId, Source};
 use super::lanes::Landings;
+use super::order::Scheduled;
 use super::partial::only;
 use super::{Kernel, LoopBody};
 use crate::graph::{Graph, NodeId};
@@ -36,6 +37,16 @@ impl PlanDecisions {
     /// The same decisions with the runs of a limit instead of copies, and their order.
     pub(super) fn limited(self, limited: Limited, order: Vec<RegionId>) -> PlanDecisions {
         PlanDecisions { copies: Vec::new(), limited: Some(limited), order, ..self }
+    }
+
+    /// The same decisions with the order that was found for lanes, if one was.
+    pub(super) fn scheduled(self, found: Option<Scheduled>) -> PlanDecisions {
+        match found {
+            Some(found) => {
+                PlanDecisions { order: found.order, landings: Some(found.landings), ..self }
+            }
+            None => self,
+        }
     }
 
     /// The cost of the memory limit, if it had one.

@@ -8,6 +8,7 @@ use super::lanes::Landings;
 use super::packing::{Block, Packed, ResultsLayout, lower_bound, pack};
 use super::views::is_view;
 use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step, lanes};
+use crate::buffer::size_class::largest_within;
 use crate::dtype::DType;
 use crate::graph::{Graph, ValueId};
 use crate::op::{Op, Ty};
@@ -65,28 +66,33 @@ const SMALL_RESULT: u64 = 16;
 const SAVED: (u64, u64) = (3, 4);
 
 /// Gives the blocks of an unplaced plan their offsets. Results lie in one block if they have `least` bytes and the arena becomes
-/// smaller by most of them: in a training step, gradients are written where activations were.
-pub(super) fn settle(plan: &mut Plan, least: u64) {
+/// smaller by most of them: in a training step, gradients are written where activations were. Any arena will do with which the plan
+/// takes no more than `limit`: with a lower one, it takes no more either.
+pub(super) fn settle(plan: &mut Plan, least: u64, limit: u64) {
     let Blocks { arena, host } = liveness(plan);
     let steps = plan.steps.len();
-    let packed = |taken: ResultsLayout| {
+    let packed = |taken: ResultsLayout, room: u64| {
         let bound = lower_bound(&arena, &taken, steps);
-        (pack(&arena, &taken, bound), bound)
+        (pack(&arena, &taken, bound, room), bound)
     };
-    let (mut arena_packed, mut bound) = packed(ResultsLayout::default());
+    let room = |plan: &Plan| largest_within(limit.saturating_sub(plan.memory_of_results()));
+    let (mut arena_packed, mut bound) = packed(ResultsLayout::default(), room(plan));
     let (results, taken) = results(plan, least);
     let results_bytes = taken.bytes;
     let enough = results_bytes / SAVED.1 * SAVED.0;
-    if results_bytes > 0 && results_bytes >= least && arena_packed.bytes >= enough {
-        let shared = packed(taken);
+    let fits = arena_packed.bytes <= room(plan);
+    if !fits && results_bytes > 0 && results_bytes >= least && arena_packed.bytes >= enough {
+        (plan.results, plan.results_bytes) = (results, results_bytes);
+        let shared = packed(taken, room(plan).min(arena_packed.bytes - enough));
         if arena_packed.bytes.saturating_sub(shared.0.bytes) >= enough {
             (arena_packed, bound) = shared;
-            (plan.results, plan.results_bytes) = (results, results_bytes);
+        } else {
+            (plan.results, plan.results_bytes) = (Vec::new(), 0);
         }
     }
     plan.lower_bound = bound;
     let none = ResultsLayout::default();
-    let host_packed = pack(&host, &none, lower_bound(&host, &none, steps));
+    let host_packed = pack(&host, &none, lower_bound(&host, &none, steps), 0);
     let results_bytes = plan.results_bytes;
     let place = |packed: &Packed, block: u64| packed.offsets[block as usize];
     for step in &mut plan.steps {

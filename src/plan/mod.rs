@@ -41,6 +41,7 @@ pub use decisions::{Cost, PlanDecisions};
 use lanes::Landings;
 pub use lanes::LaneId;
 pub use layout_requirement::accepts_half_input;
+use order::Attempts;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 pub use unplaced::UnplacedPlan;
@@ -233,6 +234,10 @@ impl Limit {
 /// Alignment of everything placed in the arena, the host's block and that of results, in bytes.
 pub const ALIGN: u64 = 64;
 
+/// Number of times that an order for lanes is sought, with ever less memory, because offsets in the arena took more than the live
+/// bytes.
+const CORRECTIONS: u64 = 4;
+
 /// Plans `graph`. `inputs` and `scalars` are the types of the leaves by index; `donors[k]` offers the memory of an input
 /// to output `k` (the caller promises that nobody else reads that input after the program). Every output has memory
 /// of its own, perhaps a part of one block. Errors: `OutOfMemory` for values beyond any memory; else only for
@@ -276,20 +281,28 @@ pub fn plan_unplaced(
         let plan = memory::unplaced(graph, fused, order, inputs, scalars, donors);
         UnplacedPlan::new(plan, &graph.guards)
     };
-    let exceeds = |fused: &draft::Fused, order: &[usize], landings: Option<&Landings>, limit| {
-        limit < u64::MAX && unplaced(fused, order, landings).placed().memory() > limit
+    let excess = |fused: &draft::Fused, order: &[usize], landings: Option<&Landings>, limit| {
+        if limit == u64::MAX { 0 } else { unplaced(fused, order, landings).excess(limit) }
     };
     // Within a limit, with as much memory beyond the peak as there is room for.
-    let scheduled = |fused: &draft::Fused, order: &[usize], limit: u64| {
+    let scheduled = |fused: &draft::Fused, order: &[usize], limit: u64, attempts: Attempts| {
         let kinds = fused.regions.iter().filter_map(|region| region.kernel.collective());
         let last = kinds.map(|kind| kind as usize + 1).max();
         if last.unwrap_or(0) > target.kinds_on_lanes() || !lanes::has_some(graph, fused) {
             return None;
         }
-        (0..=order::WHOLE).rev().find_map(|share| {
-            let found = order::scheduled(graph, fused, donors, order.to_vec(), share);
-            (!exceeds(fused, &found.order, Some(&found.landings), limit)).then_some(found)
-        })
+        let (mut beyond, mut step) = (u64::MAX, None);
+        loop {
+            let found = order::scheduled(graph, fused, donors, order.to_vec(), beyond, attempts);
+            if excess(fused, &found.order, Some(&found.landings), limit) == 0 {
+                return Some(found);
+            }
+            if found.beyond == 0 {
+                return None;
+            }
+            let step = *step.get_or_insert(found.beyond.div_ceil(CORRECTIONS));
+            beyond = found.beyond.saturating_sub(step);
+        }
     };
     let (fused, mut decisions) = match mode {
         PlanMode::Search => remat::remat(graph, (fused, absorbed), donors),
@@ -308,13 +321,14 @@ pub fn plan_unplaced(
         PlanMode::Search | PlanMode::Quick | PlanMode::Guided(_) => u64::MAX,
     };
     if !matches!(mode, PlanMode::Guided(_)) {
-        if let Some(found) = scheduled(&fused, &decisions.order, limit) {
-            (decisions.order, decisions.landings) = (found.order, Some(found.landings));
+        if !matches!(mode, PlanMode::Within(_)) {
+            let found = scheduled(&fused, &decisions.order, u64::MAX, Attempts::All);
+            decisions = decisions.scheduled(found);
         }
         if target.fuses_horizontally() {
             let landings = decisions.landings.as_ref();
             let gathered = order::gathered(graph, &fused, donors, &decisions.order, landings);
-            if !exceeds(&fused, &gathered, landings, limit) {
+            if excess(&fused, &gathered, landings, limit) == 0 {
                 decisions.order = gathered;
             }
         }

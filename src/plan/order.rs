@@ -7,7 +7,7 @@ mod alike;
 mod late;
 mod schedule;
 
-pub(super) use schedule::{Scheduled, WHOLE};
+pub(super) use schedule::{Attempts, Scheduled};
 
 use super::draft::{Fused, Region, RegionId, Source};
 use super::lanes::{self, Landings};
@@ -72,14 +72,15 @@ pub(super) fn gathered(
     alike::gathered(fused, &flow, order, &stays)
 }
 
-/// An order for a backend with lanes, and when the regions there are done: they start early and their users run late. `share` is
-/// the memory that this may take beyond the peak of `order`, in parts of [`WHOLE`].
+/// An order for a backend with lanes, and when the regions there are done: they start early and their users run late. That may take
+/// `beyond` bytes more than the peak of `order`, though never many.
 pub(super) fn scheduled(
     graph: &Graph,
     fused: &Fused,
     donors: &[Option<u32>],
     order: Vec<RegionId>,
-    share: u64,
+    beyond: u64,
+    attempts: Attempts,
 ) -> Scheduled {
     let mut strict = flow(graph, fused);
     wait_for_readers(fused, donors, &mut strict);
@@ -87,7 +88,7 @@ pub(super) fn scheduled(
     let mut flow = flow_of_values(graph, fused);
     schedule::keep_effects(graph, fused, &order, &mut flow);
     wait_for_readers(fused, donors, &mut flow);
-    schedule::scheduled(graph, fused, &flow, donors, [order, plain], share)
+    schedule::scheduled(graph, fused, &flow, donors, [order, plain], beyond, attempts)
 }
 
 fn flow(graph: &Graph, fused: &Fused) -> Flow {

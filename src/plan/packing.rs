@@ -35,9 +35,10 @@ const TOLERATED_BELOW: u64 = 8;
 const COMPARED: usize = 1 << 20;
 
 /// Offsets of the blocks beside those that are taken, and the size of the arena, which is at least `bound`: best fit in the order
-/// of size, and of size times lifetime; the smaller arena wins. As long as it is much larger than `bound`, the blocks that reach
-/// above that go first, and all are placed again.
-pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64) -> Packed {
+/// of size, and of size times lifetime; the smaller arena wins. As long as it is much larger than `bound`, and than `room` if
+/// there is a chance to stay within that (0: there is no such limit), the blocks that reach above that go first, and all are placed
+/// again.
+pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64, room: u64) -> Packed {
     let span = |b: &Block| (b.last - b.first + 1) as u64;
     let sorted = |weight: &dyn Fn(&Block) -> u64| {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
@@ -48,16 +49,18 @@ pub(super) fn pack(blocks: &[Block], taken: &ResultsLayout, bound: u64) -> Packe
     let mut best = Packed { offsets: Vec::new(), bytes: u64::MAX };
     let orders = [sorted(&|b| b.bytes), sorted(&|b| b.bytes.saturating_mul(span(b)))];
     let compared = blocks.len() * (blocks.len() + taken.blocks.len());
-    let rounds = COMPARED / compared.max(1);
+    let rounds = if room > 0 && bound > room { 0 } else { COMPARED / compared.max(1) };
     for order in &orders {
-        let packed = best_fit(blocks, taken, order);
-        if packed.bytes < best.bytes {
-            best = packed;
+        if best.bytes > room {
+            let packed = best_fit(blocks, taken, order);
+            if packed.bytes < best.bytes {
+                best = packed;
+            }
         }
     }
     for mut order in orders {
         for _ in 0..rounds {
-            if best.bytes <= enough {
+            if best.bytes <= enough.max(room) {
                 break;
             }
             let packed = best_fit(blocks, taken, &order);

@@ -1,6 +1,7 @@
 //! A plan before its memory: another size of the same program changes only numbers in it.
 
 use super::{Kernel, LoopBody, Operand, Plan, Step, memory};
+use crate::buffer::size_class::largest_within;
 use crate::graph::Guard;
 use crate::number::{Number, Numbers};
 use crate::op::Ty;
@@ -40,8 +41,16 @@ impl UnplacedPlan {
     /// The same, with results in one block if they have at least this many bytes.
     pub fn placed_sharing(self, least: u64) -> Plan {
         let UnplacedPlan { mut plan, .. } = self;
-        memory::settle(&mut plan, least);
+        memory::settle(&mut plan, least, 0);
         plan
+    }
+
+    /// Bytes by which the arena is too large for [`Plan::memory`] to be within `limit`; 0 if it is not.
+    pub(super) fn excess(self, limit: u64) -> u64 {
+        let UnplacedPlan { mut plan, .. } = self;
+        memory::settle(&mut plan, LEAST_RESULTS, limit);
+        let room = largest_within(limit.saturating_sub(plan.memory_of_results()));
+        if plan.memory() <= limit { 0 } else { plan.arena_bytes.saturating_sub(room).max(1) }
     }
 
     pub fn steps(&self) -> &[Step] {

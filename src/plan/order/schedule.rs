@@ -23,11 +23,16 @@ use std::collections::{HashMap, HashSet};
 /// or the tokens of a thousand collectives, which are next to nothing: whichever are most.
 const MOST_BEYOND: u64 = 20;
 const TOKENS: u64 = 1 << 16;
-/// The share that stands for all of it.
-pub const WHOLE: u64 = 4;
 /// How far from its turn a region may run, in regions, and how many collectives of other lanes that precede it in the program a
 /// collective may overtake. All pairs are tried; the order with the least waiting is taken.
-const WAYS: [(usize, usize); 4] = [(usize::MAX, 1), (32, 1), (usize::MAX, 0), (32, 0)];
+const WAYS: [(usize, usize); 5] = [(32, 1), (usize::MAX, 1), (8, 1), (usize::MAX, 0), (32, 0)];
+/// How many of these are tried, and from how many orders.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Attempts {
+    /// One, which mostly stays within the limit: for an estimate.
+    First,
+    All,
+}
 /// Number of attempts to find such an order within the limit.
 const TRIES: usize = 3;
 /// A step on a lane may hold its operands and results for this many times its estimated duration, since estimates may be wrong.
@@ -42,31 +47,34 @@ pub struct Scheduled {
     pub landings: Landings,
     /// Estimated time for which the others wait for them.
     pub exposed: u64,
+    /// Bytes that this was allowed to take beyond the peak of the order without lanes.
+    pub beyond: u64,
 }
 
 /// One of `orders`, changed so that less time is spent waiting for lanes, and when the steps there are done. The peak may rise by
-/// `share` parts in [`WHOLE`] of the bytes of [`MOST_BEYOND`]. The second order is the program's; in both, everything with
-/// effects is in the order of the program.
+/// `beyond` bytes, but by no more than [`MOST_BEYOND`] says. The second order is the program's; in both, everything with effects is
+/// in the order of the program.
 pub(super) fn scheduled(
     graph: &Graph,
     fused: &Fused,
     flow: &Flow,
     donors: &[Option<u32>],
     orders: [Vec<RegionId>; 2],
-    share: u64,
+    beyond: u64,
+    attempts: Attempts,
 ) -> Scheduled {
     let work = Work::new(graph, fused, flow, donors, &orders[0]);
     let peak = |order: &[RegionId]| work.live_bytes(order).into_iter().max().unwrap_or(0);
     let most = peak(&orders[0]);
-    let beyond = (most / MOST_BEYOND).max(work.largest_on_lanes()).max(TOKENS);
-    let limit = most + beyond * share / WHOLE;
+    let beyond = (most / MOST_BEYOND).max(work.largest_on_lanes()).max(TOKENS).min(beyond);
+    let limit = most + beyond;
     let timed = |order: Vec<RegionId>| {
         let order = reloads::ahead(&work, order, limit);
         let landings = work.landings(&order, limit)?;
         let waits = |slower| work.exposed(&order, &landings, slower) / slower;
         let waits = SPEEDS.map(waits);
         let exposed = waits[0];
-        Some((waits.iter().sum::<u64>(), Scheduled { order, landings, exposed }))
+        Some((waits.iter().sum::<u64>(), Scheduled { order, landings, exposed, beyond }))
     };
     let orders = orders.map(|order| reloads::ahead(&work, order, limit));
     // An order that is better for memory may leave all gradients for the end.
@@ -83,9 +91,16 @@ pub(super) fn scheduled(
             }
             None
         };
-        WAYS.iter().filter_map(line).min_by_key(|(waits, _)| *waits)
+        let ways = match attempts {
+            Attempts::First => &WAYS[..1],
+            Attempts::All => &WAYS[..],
+        };
+        let ways =
+            ways.iter().filter(|(_, passed)| *passed == 1 || work.has_several_communicators());
+        ways.filter_map(line).min_by_key(|(waits, _)| *waits)
     };
-    let other = (orders[1] != orders[0]).then(|| better(&orders[1])).flatten();
+    let has_other = attempts == Attempts::All && orders[1] != orders[0];
+    let other = has_other.then(|| better(&orders[1])).flatten();
     let all = [better(&orders[0]), other, timed(orders[0].clone())];
     let best = all.into_iter().flatten().min_by_key(|(waits, _)| *waits);
     let [order, _] = orders;
@@ -93,7 +108,7 @@ pub(super) fn scheduled(
         || {
             let landings = Landings::default();
             let exposed = work.exposed(&order, &landings, 1);
-            Scheduled { order, landings, exposed }
+            Scheduled { order, landings, exposed, beyond }
         },
         |(_, found)| found,
     )
@@ -196,6 +211,11 @@ impl<'a> Work<'a> {
         let on_lanes = (0..self.lanes.len()).filter(|&r| self.lanes[r].is_some());
         let bytes = |r: RegionId| self.touched(r).map(|b| self.flow.bytes[b]).sum();
         on_lanes.map(bytes).max().unwrap_or(0)
+    }
+
+    /// Whether a collective could overtake another one.
+    fn has_several_communicators(&self) -> bool {
+        self.collectives.windows(2).any(|pair| self.lanes[pair[0]] != self.lanes[pair[1]])
     }
 
     /// Whether a region copies to the host or from it on a lane: that may start and be waited for at any time.
