@@ -114,6 +114,22 @@ fn is_collective(node: &Node) -> bool {
     node.op == Op::Host && collective::of(&node.attrs).is_some()
 }
 
+/// The token with which the first of the collectives begins that a token follows.
+fn first_token(graph: &Graph, mut token: ValueId) -> ValueId {
+    loop {
+        let maker = graph.maker(token);
+        let before = match maker.op {
+            Op::Host => collective::of(&maker.attrs)
+                .and_then(|(kind, _)| maker.inputs.get(collective::operands(kind).token)),
+            _ => None,
+        };
+        match before {
+            Some(&before) => token = before,
+            None => return token,
+        }
+    }
+}
+
 /// Memory that overlaps no other. An output with a donor is in the space of that input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Space {
@@ -304,20 +320,8 @@ impl<'a> Memory<'a> {
 
     /// The token with which the first of those it follows begins.
     fn lane_of_token(&self, step: &Step, kind: Kind) -> Option<Content> {
-        let mut value = *step.reads_of.get(collective::operands(kind).token)?;
-        loop {
-            let maker = self.graph.maker(value);
-            let before = match maker.op {
-                Op::Host => collective::of(&maker.attrs).and_then(|(kind, _)| {
-                    maker.inputs.get(collective::operands(kind).token).copied()
-                }),
-                _ => None,
-            };
-            match before {
-                Some(before) => value = before,
-                None => return Some(self.content(value)),
-            }
-        }
+        let token = *step.reads_of.get(collective::operands(kind).token)?;
+        Some(self.content(first_token(self.graph, token)))
     }
 
     fn run(&mut self, step: &Step) -> Result<()> {

@@ -2,6 +2,7 @@
 //! when; and which values wait on the host meanwhile.
 
 use super::draft::{Buffer, BufferId, Fused, Read, Region, RegionId, Source};
+use super::gathered::same_values;
 use super::lanes::Landings;
 use super::order::Scheduled;
 use super::partial::only;
@@ -107,7 +108,8 @@ pub(super) enum Run {
     Reload(BufferId),
 }
 
-/// Runs of regions and copies to the host and back, in order. Each region reads the results that were written last.
+/// Runs of regions and copies to the host and back, in order. Each region reads the results that were written last, of equal
+/// gathers ([`same_values`]) those of the last one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Runs(pub Vec<Run>);
 
@@ -135,6 +137,7 @@ impl Runs {
             graph,
             fused,
             applied,
+            same: same_values(graph, fused),
             latest: vec![None; fused.buffers.len()],
             on_host: vec![None; fused.buffers.len()],
             first: vec![None; fused.regions.len()],
@@ -162,7 +165,9 @@ struct Applied<'a> {
     graph: &'a Graph,
     fused: &'a Fused,
     applied: Fused,
-    /// The last copy of each buffer in the device's memory, and that in the host's.
+    /// See [`same_values`].
+    same: Vec<BufferId>,
+    /// The last copy of each value in the device's memory, by the first buffer that has it; and that in the host's.
     latest: Vec<Option<BufferId>>,
     on_host: Vec<Option<BufferId>>,
     /// The first run of each region.
@@ -181,13 +186,16 @@ impl Applied<'_> {
         };
         for read in &mut region.reads {
             if let Source::Buffer(b) = &mut read.source {
-                *b = self.latest[*b]?;
+                let old = fused.buffers[*b].value;
+                *b = self.latest[self.same[*b]]?;
+                let new = self.applied.buffers[*b].value;
+                read.value = if new == old { read.value } else { new };
             }
         }
         region.after = region.after.iter().filter_map(|&a| self.first[a]).collect();
         for write in &mut region.writes {
             let old = &fused.buffers[*write];
-            self.latest[*write] = Some(self.applied.buffers.len());
+            self.latest[self.same[*write]] = Some(self.applied.buffers.len());
             *write = self.applied.buffers.len();
             let output = old.output.filter(|_| !again);
             self.applied.buffers.push(Buffer { output, ..old.clone() });

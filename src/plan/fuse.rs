@@ -16,7 +16,7 @@ use super::Instr;
 use super::cost::{self, Cone};
 use super::draft::{Buffer, BufferId, Draft, Fused, Kind, RegionId, Slot, SlotId, Source, State};
 use super::memory::unchanged;
-use super::views::{View, along, is_view, is_whole, moved, views};
+use super::views::{View, along, is_on_host, is_view, is_whole, moved, views};
 use crate::dtype::DType;
 use crate::graph::{Graph, Node, NodeId, ValueId};
 use crate::op::{Class, FLOPS_PER_BYTE, Op};
@@ -93,7 +93,10 @@ impl Fuser<'_> {
     }
 
     fn store(&mut self, value: ValueId, output: Option<u32>) -> BufferId {
-        let on_host = self.graph.maker(value).op == Op::Offload;
+        let on_host = match output {
+            Some(_) => is_on_host(self.graph, value),
+            None => self.graph.maker(value).op == Op::Offload,
+        };
         self.buffers.push(Buffer { value, output, on_host });
         self.buffers.len() - 1
     }

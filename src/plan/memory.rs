@@ -6,7 +6,7 @@
 use super::draft::{BufferId, Fused, Region, RegionId, Source};
 use super::lanes::Landings;
 use super::packing::{Block, Packed, ResultsLayout, lower_bound, pack};
-use super::views::is_view;
+use super::views::is_on_host;
 use super::{ALIGN, Kernel, MemRef, Operand, Plan, Step, lanes};
 use crate::buffer::size_class::largest_within;
 use crate::dtype::DType;
@@ -321,16 +321,10 @@ pub(super) fn unchanged(graph: &Graph, donors: &[Option<u32>]) -> Vec<bool> {
     graph.outputs.iter().zip(donors).map(is_unchanged).collect()
 }
 
-/// The outputs that are offloaded values, or views of one.
+/// The outputs whose memory is the host's.
 fn outputs_on_host(graph: &Graph) -> Vec<u32> {
-    let is_on_host = |&k: &u32| {
-        let mut maker = graph.maker(graph.outputs[k as usize]);
-        while is_view(maker.op) {
-            maker = graph.maker(maker.inputs[0]);
-        }
-        maker.op == Op::Offload
-    };
-    (0..graph.outputs.len() as u32).filter(is_on_host).collect()
+    let on_host = |&k: &u32| is_on_host(graph, graph.outputs[k as usize]);
+    (0..graph.outputs.len() as u32).filter(on_host).collect()
 }
 
 /// The offered input that is donated to each output, if any.

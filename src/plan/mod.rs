@@ -11,6 +11,7 @@ mod draft;
 pub mod early;
 pub mod final_use;
 mod fuse;
+mod gathered;
 mod lanes;
 mod memory;
 mod layout_requirement;

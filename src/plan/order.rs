@@ -29,8 +29,7 @@ struct Flow {
 
 /// Orders the regions of `fused`. `donors` are the offers: the memory of an input to an output.
 pub(super) fn order(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> Vec<RegionId> {
-    let mut flow = flow(graph, fused);
-    wait_for_readers(fused, donors, &mut flow);
+    let flow = strict_flow(graph, fused, donors);
     let plain = program_order(fused, &flow);
     let frugal = frugal_order(fused, &flow);
     let chosen =
@@ -40,8 +39,7 @@ pub(super) fn order(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> Vec
 
 /// Both orders that [`order`] chooses from.
 pub(super) fn orders(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> [Vec<RegionId>; 2] {
-    let mut flow = flow(graph, fused);
-    wait_for_readers(fused, donors, &mut flow);
+    let flow = strict_flow(graph, fused, donors);
     [program_order(fused, &flow), frugal_order(fused, &flow)]
         .map(|order| late::late(fused, &flow, donors, order))
 }
@@ -56,19 +54,16 @@ pub(super) fn gathered(
     landings: Option<&Landings>,
 ) -> Vec<RegionId> {
     let mut stays = vec![false; order.len()];
-    let mut flow = match landings {
-        None => flow(graph, fused),
+    let flow = match landings {
+        None => strict_flow(graph, fused, donors),
         Some(Landings(landings)) => {
             let regions: Vec<&Region> = fused.regions.iter().collect();
             let lanes = lanes::lanes(graph, fused, &regions);
             stays = lanes.iter().map(Option::is_some).collect();
             landings.iter().for_each(|&(_, next)| stays[next] = true);
-            let mut flow = flow_of_values(graph, fused);
-            schedule::keep_effects(graph, fused, order, &mut flow);
-            flow
+            flow_for_lanes(graph, fused, donors, order)
         }
     };
-    wait_for_readers(fused, donors, &mut flow);
     alike::gathered(fused, &flow, order, &stays)
 }
 
@@ -82,13 +77,30 @@ pub(super) fn scheduled(
     beyond: u64,
     attempts: Attempts,
 ) -> Scheduled {
-    let mut strict = flow(graph, fused);
-    wait_for_readers(fused, donors, &mut strict);
-    let plain = program_order(fused, &strict);
-    let mut flow = flow_of_values(graph, fused);
-    schedule::keep_effects(graph, fused, &order, &mut flow);
-    wait_for_readers(fused, donors, &mut flow);
+    let plain = program_order(fused, &strict_flow(graph, fused, donors));
+    let flow = flow_for_lanes(graph, fused, donors, &order);
     schedule::scheduled(graph, fused, &flow, donors, [order, plain], beyond, attempts)
+}
+
+/// All that an order without lanes has to keep.
+fn strict_flow(graph: &Graph, fused: &Fused, donors: &[Option<u32>]) -> Flow {
+    let mut flow = flow(graph, fused);
+    wait_for_readers(fused, donors, &mut flow);
+    flow
+}
+
+/// Where collectives of several lanes may pass one another: less than [`strict_flow`], so that its orders are orders of this, too.
+fn flow_for_lanes(
+    graph: &Graph,
+    fused: &Fused,
+    donors: &[Option<u32>],
+    order: &[RegionId],
+) -> Flow {
+    let waits = wait_for_readers(fused, donors, &mut flow(graph, fused));
+    let mut flow = flow_of_values(graph, fused);
+    schedule::keep_effects(graph, fused, order, &mut flow);
+    waits.into_iter().for_each(|(reader, writer)| flow.before(reader, writer));
+    flow
 }
 
 fn flow(graph: &Graph, fused: &Fused) -> Flow {
@@ -146,8 +158,14 @@ impl Flow {
     }
 }
 
-/// Makes the writer of an output wait for all other readers of the input it may overwrite, where that is possible.
-fn wait_for_readers(fused: &Fused, donors: &[Option<u32>], flow: &mut Flow) {
+/// Makes the writer of an output wait for all other readers of the input it may overwrite, where that is possible. Returns all such
+/// readers, with the writer.
+fn wait_for_readers(
+    fused: &Fused,
+    donors: &[Option<u32>],
+    flow: &mut Flow,
+) -> Vec<(RegionId, RegionId)> {
+    let mut waits = Vec::new();
     let inputs = donors.iter().flatten().max().map_or(0, |&i| i as usize + 1);
     let mut readers = vec![Vec::new(); inputs];
     for (r, region) in fused.regions.iter().enumerate() {
@@ -170,8 +188,10 @@ fn wait_for_readers(fused: &Fused, donors: &[Option<u32>], flow: &mut Flow) {
         let after = if others.is_empty() { Vec::new() } else { flow.reach(writer) };
         if !others.iter().any(|&r| after[r]) {
             others.iter().for_each(|&r| flow.before(r, writer));
+            waits.extend(others.into_iter().map(|r| (r, writer)));
         }
     }
+    waits
 }
 
 /// As near to the order of the program as dependences allow.
@@ -309,8 +329,7 @@ mod tests {
     fn both_orders_are_topological_and_the_lower_peak_wins() {
         let (graph, donors) = training_step(3, 2, 8, 16, 32);
         let fused = fuse(&graph, &donors, None, &|_| true).0;
-        let mut flow = flow(&graph, &fused);
-        wait_for_readers(&fused, &donors, &mut flow);
+        let flow = strict_flow(&graph, &fused, &donors);
         let orders = [program_order(&fused, &flow), frugal_order(&fused, &flow)];
         for order in &orders {
             let mut at = vec![usize::MAX; order.len()];

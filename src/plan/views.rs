@@ -81,6 +81,15 @@ pub(super) fn is_whole(layout: &Layout, ty: &Ty) -> bool {
     layout.offset == 0 && layout.is_contiguous() && layout.numel() == ty.numel()
 }
 
+/// Whether a value that is an output is one that was offloaded, or a view of one: its memory is the host's.
+pub(super) fn is_on_host(graph: &Graph, output: ValueId) -> bool {
+    let mut maker = graph.maker(output);
+    while is_view(maker.op) {
+        maker = graph.maker(maker.inputs[0]);
+    }
+    maker.op == Op::Offload
+}
+
 pub(super) fn is_view(op: Op) -> bool {
     use Op::*;
     matches!(op, Reshape | Transpose | Broadcast | Slice | AsStrided | Bitcast)

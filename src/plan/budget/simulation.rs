@@ -7,6 +7,7 @@ use crate::op::{Class, Op};
 use crate::plan::cost::{region_time, transfer_time};
 use crate::plan::decisions::{Run, Runs};
 use crate::plan::draft::{BufferId, Fused, Region, RegionId, Source};
+use crate::plan::gathered::same_values;
 use crate::plan::lanes;
 use crate::plan::order::Liveness;
 use crate::plan::{ALIGN, Instr, Kernel};
@@ -56,10 +57,14 @@ pub struct Sequence<'a> {
     fused: &'a Fused,
     order: Vec<RegionId>,
     liveness: Liveness,
-    /// Buffers that each region reads, without repetition.
+    /// The regions that read each value. From here on the first buffer with a value ([`same_values`]) stands for all of them.
+    readers: Vec<Vec<RegionId>>,
+    /// Buffers that each region reads, without repetition; and that it writes.
     reads: Vec<Vec<BufferId>>,
-    /// Positions at which each buffer is read in the order.
+    writes: Vec<Vec<BufferId>>,
+    /// Positions at which each buffer is read in the order, and at which it is written: several times if it is gathered again.
     read_at: Vec<Vec<usize>>,
+    written_at: Vec<Vec<usize>>,
     /// Bytes of each buffer, in the arena or an output; 0 for those on the host.
     sizes: Vec<u64>,
     times: Vec<u64>,
@@ -83,17 +88,25 @@ impl<'a> Sequence<'a> {
         order: Vec<RegionId>,
     ) -> Sequence<'a> {
         let liveness = Liveness::new(graph, fused, &order);
-        let mut reads = vec![Vec::new(); fused.regions.len()];
-        let mut read_at = vec![Vec::new(); fused.buffers.len()];
+        let same = same_values(graph, fused);
+        let (n, buffers) = (fused.regions.len(), fused.buffers.len());
+        let (mut reads, mut writes) = (vec![Vec::new(); n], vec![Vec::new(); n]);
+        let (mut read_at, mut written_at) = (vec![Vec::new(); buffers], vec![Vec::new(); buffers]);
         for (at, &r) in order.iter().enumerate() {
             for read in &fused.regions[r].reads {
                 if let Source::Buffer(b) = read.source
-                    && !reads[r].contains(&b)
+                    && !reads[r].contains(&same[b])
                 {
-                    reads[r].push(b);
-                    read_at[b].push(at);
+                    reads[r].push(same[b]);
+                    read_at[same[b]].push(at);
                 }
             }
+            writes[r] = fused.regions[r].writes.iter().map(|&b| same[b]).collect();
+            writes[r].iter().for_each(|&b| written_at[b].push(at));
+        }
+        let mut readers = vec![Vec::new(); buffers];
+        for (b, regions) in liveness.readers.iter().enumerate() {
+            readers[same[b]].extend_from_slice(regions);
         }
         // A recomputed value is not an output.
         let size = |b: BufferId| match fused.buffers[b].on_host {
@@ -118,8 +131,11 @@ impl<'a> Sequence<'a> {
             graph,
             fused,
             largest_on_lanes: touched.max().unwrap_or(0),
+            readers,
             reads,
+            writes,
             read_at,
+            written_at,
             begins: order.iter().map(&mut begins).collect(),
             transfers: sizes.iter().map(|&bytes| transfer_time(fused, bytes)).collect(),
             sizes,
@@ -175,7 +191,7 @@ impl<'a> Sequence<'a> {
             if let Run::Region { region, .. } = run
                 && std::mem::take(&mut is_first[region])
             {
-                let writes = self.fused.regions[region].writes.iter();
+                let writes = self.writes[region].iter();
                 all.extend(writes.filter(|&&b| is_on_host[b]).map(|&b| Run::Offload(b)));
             }
         }
@@ -209,7 +225,7 @@ impl<'a> Sequence<'a> {
             let first = std::mem::take(&mut is_first[run]);
             let gives = region.writes.iter().any(|&b| self.fused.buffers[b].output.is_some());
             wanted.push(first && (gives || !self.repeats[run]));
-            let made = region.writes.iter().filter(|&&b| only.is_none_or(|only| only == b));
+            let made = self.writes[run].iter().filter(|&&b| only.is_none_or(|only| only == b));
             made.for_each(|&b| latest[b] = at);
         }
         for at in (0..runs.len()).rev() {
@@ -311,7 +327,7 @@ impl State<'_> {
             self.missing(region).map(|b| sequence.liveness.writer[b]).collect();
         let again = match missing.is_empty() {
             true => Vec::new(),
-            false => self.again(&missing, usize::MAX)?.regions,
+            false => self.again(&missing, usize::MAX, self.now)?.regions,
         };
         for r in again.iter().chain([&region]) {
             sequence.reads[*r].iter().for_each(|&b| self.pins[b] += 1);
@@ -320,7 +336,11 @@ impl State<'_> {
             self.run_again(r)?;
         }
         self.reload_for(region)?;
-        let writes = &sequence.fused.regions[region].writes;
+        let writes = &sequence.writes[region];
+        // From now on its new place is read.
+        let is_there = |&&b: &&BufferId| self.is_there[b];
+        let gathered_again: Vec<BufferId> = writes.iter().filter(is_there).copied().collect();
+        gathered_again.into_iter().for_each(|b| self.drop(b));
         self.make_room(Some(region), writes.iter().map(|&b| sequence.liveness.bytes[b]).sum())?;
         for &b in writes {
             (self.is_made[b], self.is_there[b]) = (true, true);
@@ -354,7 +374,7 @@ impl State<'_> {
     fn run_again(&mut self, region: RegionId) -> Option<()> {
         self.reload_for(region)?;
         let sequence = self.sequence;
-        let writes = &sequence.fused.regions[region].writes;
+        let writes = &sequence.writes[region];
         let is_read = |b: BufferId| self.pins[b] > 0 || self.read_after(b) != NEVER;
         let wanted = writes.iter().copied().filter(|&b| !self.is_there[b] && is_read(b));
         let wanted: Vec<BufferId> = wanted.collect();
@@ -390,23 +410,30 @@ impl State<'_> {
         read_at.get(read_at.partition_point(|&at| at <= self.now)).copied().unwrap_or(NEVER)
     }
 
-    /// Computes [`State::next`], and drops values that are not needed any more.
+    /// Whether `b` is gathered again after `now`, and before the region at a later position.
+    fn is_gathered_until(&self, b: BufferId, position: usize) -> bool {
+        let written = &self.sequence.written_at[b];
+        written.len() > 1 && written.iter().any(|&at| self.now < at && at < position)
+    }
+
+    /// Computes [`State::next`], and drops values that are not needed any more, or not before they are gathered again.
     fn look_ahead(&mut self) {
         let sequence = self.sequence;
         for at in (0..=self.now).rev() {
-            for &b in &sequence.fused.regions[sequence.order[at]].writes {
-                if !self.is_made[b] {
+            for &b in &sequence.writes[sequence.order[at]] {
+                if !self.is_made[b] || sequence.written_at[b][0] < at {
                     continue;
                 }
                 let mut next = self.read_after(b);
-                for &reader in &sequence.liveness.readers[b] {
-                    let writes = &sequence.fused.regions[reader].writes;
+                for &reader in &sequence.readers[b] {
+                    let writes = &sequence.writes[reader];
                     let is_gone = |&&c: &&BufferId| {
                         self.is_made[c] && !self.is_there[c] && !self.is_on_host[c]
                     };
                     let wanted = writes.iter().filter(is_gone).map(|&c| self.next[c]);
                     next = next.min(wanted.min().unwrap_or(NEVER));
                 }
+                next = if self.is_gathered_until(b, next) { NEVER } else { next };
                 self.next[b] = next;
                 if next == NEVER && self.pins[b] == 0 && self.is_there[b] && self.is_in_arena(b) {
                     self.drop(b);
@@ -464,6 +491,7 @@ impl State<'_> {
                 self.pins[b] == 1
                     && self.next[b] == NEVER
                     && self.is_in_arena(b)
+                    && self.sequence.written_at[b].len() == 1
                     && !taken.contains(&b)
                     && it.may_overwrite(k, |read| read.source == of, fused.ty(graph, b), result)
             };
@@ -488,7 +516,8 @@ impl State<'_> {
             let steps = self.next[b].saturating_sub(self.now).max(1);
             let cost = |time| taste.cost(time, bytes, steps);
             let mut most = best.as_ref().map_or(f64::INFINITY, |(cost, ..)| *cost);
-            let on_host = returning.as_ref().and_then(|it| self.time_on_host(b, it)).map(cost);
+            let returning = returning.as_ref().filter(|_| sequence.written_at[b].len() == 1);
+            let on_host = returning.and_then(|it| self.time_on_host(b, it)).map(cost);
             if let Some(cost) = on_host.filter(|&cost| cost < most) {
                 best = Some((cost, b, Return::Reloaded));
                 most = cost;
@@ -498,7 +527,7 @@ impl State<'_> {
             if is_worse || !sequence.repeats[writer] || self.is_on_host[b] {
                 continue;
             }
-            let Some(again) = self.again(&[writer], CHAIN) else { continue };
+            let Some(again) = self.again(&[writer], CHAIN, self.next[b]) else { continue };
             let cost = cost(again.time);
             if cost < most && self.next[b] <= again.until {
                 best = Some((cost, b, Return::Recomputed));
@@ -520,9 +549,9 @@ impl State<'_> {
         fits.then_some(2 * bytes + wait)
     }
 
-    /// The regions that have to run again before these can, themselves included, in order; `None` if these are more than `most`,
-    /// or one must run only once.
-    fn again(&mut self, regions: &[RegionId], most: usize) -> Option<Again> {
+    /// The regions that have to run again before these can, right before the one at `position`, themselves included, in order; `None`
+    /// if these are more than `most`, or one must run only once.
+    fn again(&mut self, regions: &[RegionId], most: usize, position: usize) -> Option<Again> {
         let sequence = self.sequence;
         self.search += 1;
         let mut stack = regions.to_vec();
@@ -540,7 +569,8 @@ impl State<'_> {
             let reloaded = sequence.reads[r].iter().filter(|&&b| !self.is_there[b]);
             let reloaded = reloaded.filter(|&&b| self.is_on_host[b]);
             again.time += reloaded.map(|&b| sequence.transfers[b]).sum::<u64>();
-            stack.extend(self.missing(r).map(|b| sequence.liveness.writer[b]));
+            let missing = self.missing(r).filter(|&b| !self.is_gathered_until(b, position));
+            stack.extend(missing.map(|b| sequence.liveness.writer[b]));
         }
         again.regions.sort_by_key(|&r| sequence.liveness.at[r]);
         Some(again)

@@ -1,11 +1,15 @@
 use crate::buffer::size_class::block_bytes;
-use crate::graph::Graph;
+use crate::dtype::DType::{F32, I64};
 use crate::graph::text::parse;
+use crate::graph::{Graph, Node, ValueId};
+use crate::op::collective::{self, Kind, TOKEN};
 use crate::op::host::{HostOp, register};
+use crate::op::{Attr, Op};
 use crate::plan::random::{Dice, random_program};
 use crate::plan::tests::{NoWorkspace, WithLanes, leaves};
-use crate::plan::training::training_step;
-use crate::plan::{Cost, Limit, Plan, PlanMode, Target, check, plan_unplaced};
+use crate::plan::training::{Make, training_step};
+use crate::plan::{Cost, Limit, Plan, PlanMode, Step, Target, check, plan_unplaced};
+use smallvec::smallvec;
 
 fn planned(graph: &Graph, donors: &[Option<u32>], mode: PlanMode) -> (Plan, Option<Cost>) {
     planned_for(&NoWorkspace, graph, donors, mode)
@@ -127,4 +131,109 @@ fn a_cpu_fallback_runs_once() {
     let (plan, cost) = planned(&graph, &[None], PlanMode::Within(Limit::of(all.memory() - 1)));
     assert!(plan.memory() < all.memory() && cost.is_some());
     assert_eq!(plan.steps.len(), all.steps.len() + 1);
+}
+
+/// Number of layers of [`sharded`], and rows of what goes through them.
+const LAYERS: usize = 6;
+const ROWS: i64 = 4096;
+const WIDTH: i64 = 256;
+
+/// A step whose weights, two a layer, are gathered before the forward pass and again before the backward pass, by the communicators
+/// of the given scalars; its gradients are scattered.
+fn sharded(before: u32, again: u32) -> (Graph, Vec<Option<u32>>) {
+    const RANKS: i64 = 2;
+    let mut m = Make::default();
+    let rank = m.0.scalar(2, I64).unwrap();
+    let mut communicators = [0, 1].map(|n| {
+        let communicator = m.0.scalar(n, I64).unwrap();
+        [communicator, m.input(n, TOKEN.0, &TOKEN.1), rank]
+    });
+    let mut collective = |m: &mut Make, kind: Kind, x, n: u32| {
+        let of = &mut communicators[n as usize];
+        let [y, token] = m.collective(kind, x, RANKS, *of);
+        of[1] = token;
+        y
+    };
+    let weights = |m: &mut Make, both| [0, WIDTH].map(|row| m.slice(both, &[row, 0], &[WIDTH; 2]));
+    let mut h = m.input(2, F32, &[ROWS, WIDTH]);
+    let shards: Vec<_> =
+        (0..LAYERS as u32).map(|n| m.input(3 + n, F32, &[2 * WIDTH / RANKS, WIDTH])).collect();
+    let mut kept = Vec::new();
+    for &shard in &shards {
+        let both = collective(&mut m, Kind::AllGather, shard, before);
+        let [first, second] = weights(&mut m, both);
+        let inside = m.matmul(h, first);
+        let inside = m.unary(Op::Tanh, inside);
+        kept.push([h, inside]);
+        h = m.matmul(inside, second);
+    }
+    let mut gradient = h;
+    let mut outputs = Vec::new();
+    for layer in (0..LAYERS).rev() {
+        let both = collective(&mut m, Kind::AllGather, shards[layer], again);
+        let [first, second] = weights(&mut m, both).map(|weight| m.transpose(weight, &[1, 0]));
+        let [h, inside] = kept[layer];
+        let [to_h, to_inside] = [h, inside].map(|x| m.transpose(x, &[1, 0]));
+        let of_second = m.matmul(to_inside, gradient);
+        let square = m.binary(Op::Mul, inside, inside);
+        let slope = m.with(Op::Sub, square, 1.0);
+        gradient = m.matmul(gradient, second);
+        gradient = m.binary(Op::Mul, gradient, slope);
+        let of_first = m.matmul(to_h, gradient);
+        let both = m.ops(Op::Concat, &[of_first, of_second], smallvec![Attr::Int(0)])[0];
+        outputs.push(collective(&mut m, Kind::ReduceScatter, both, 0));
+        gradient = m.matmul(gradient, first);
+    }
+    outputs.extend(communicators.map(|of| of[1]));
+    let n = outputs.len();
+    (m.0.finish(outputs), vec![None; n])
+}
+
+/// Results of gathers that the later ones of two equal steps read, by the number of the step.
+fn read_by_repeated(graph: &Graph, plan: &Plan) -> Vec<ValueId> {
+    let is_gathered = |&value: &ValueId| {
+        let kind = |maker: &Node| collective::of(&maker.attrs).map(|(kind, _)| kind);
+        kind(graph.maker(value)) == Some(Kind::AllGather)
+    };
+    let mut found = Vec::new();
+    for (at, step) in plan.steps.iter().enumerate() {
+        let is_same = |other: &Step| other.results_of == step.results_of;
+        if plan.steps[..at].iter().any(is_same) {
+            found.extend(step.reads_of.iter().copied().filter(is_gathered));
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_computed_again_reads_what_is_gathered_again() {
+    let activation = (ROWS * WIDTH * 4) as u64;
+    let (graph, donors) = sharded(0, 0);
+    let all = planned_for(&WithLanes, &graph, &donors, PlanMode::Search).0;
+    let within = |graph: &Graph, donors: &[Option<u32>]| {
+        let bytes = all.memory_of_results() + block_bytes(all.arena_bytes - 3 * activation);
+        let limit = Limit { bytes, on_host: 0 };
+        let (plan, cost) = planned_for(&WithLanes, graph, donors, PlanMode::Within(limit));
+        (plan.memory() <= bytes, plan, cost)
+    };
+    let (fits, plan, cost) = within(&graph, &donors);
+    let time = cost.unwrap().time;
+    assert!(fits && time < 1.3, "{time}\n{plan}");
+    let gathered_first = |value: &ValueId| graph.maker(*value).first.0;
+    let read = read_by_repeated(&graph, &plan);
+    let is_second = |value: &ValueId| {
+        let given = graph.maker(*value).inputs[0];
+        let gathers = (0..graph.values.len() as u32).map(ValueId).filter(|v| {
+            let maker = graph.maker(*v);
+            maker.first == *v && maker.op == Op::Host && maker.inputs[0] == given
+        });
+        gathers.map(|v| v.0).max() == Some(gathered_first(value))
+    };
+    assert!(read.len() > 1 && read.iter().all(is_second), "{read:?}\n{plan}");
+    // Another communicator may gather something else.
+    let (graph, donors) = sharded(0, 1);
+    let (_, plan, _) = within(&graph, &donors);
+    let read = read_by_repeated(&graph, &plan);
+    let by = |value: &ValueId| graph.maker(graph.maker(*value).inputs[1]).attrs[0].int();
+    assert!(read.iter().all(|value| by(value) == 0), "{read:?}\n{plan}");
 }

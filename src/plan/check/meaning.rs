@@ -2,11 +2,12 @@
 //! registers and the graph's expression are followed back together until both arrive at the same element of the same
 //! value in memory.
 
-use super::is_slot_type;
+use super::{first_token, is_slot_type};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::internal;
+use crate::op::collective::{self, Kind, Operands};
 use crate::op::{Op, Ty};
 use crate::plan::{Instr, Kernel, LoopBody, MemRef, Operand, Reg, Step, accepts_half_input};
 use crate::shape::{contiguous_strides, numel};
@@ -382,10 +383,26 @@ fn is_head(graph: &Graph, step: &Step, body: &LoopBody, node: &Node) -> bool {
         && operands(graph, step, count, node).is_ok()
 }
 
-/// Whether two values are the same: two inputs of the same number are the same memory.
+/// Whether two values are the same: two inputs of the same number are the same memory, and what a communicator gathers of one
+/// value is the same each time.
 fn is_same_value(graph: &Graph, a: ValueId, b: ValueId) -> bool {
     let (x, y) = (graph.maker(a), graph.maker(b));
-    a == b || (x.op == Op::Input && y.op == Op::Input && x.attrs[0] == y.attrs[0])
+    a == b
+        || match (x.op, y.op) {
+            (Op::Input, Op::Input) => x.attrs[0] == y.attrs[0],
+            (Op::Host, Op::Host) => a == x.first && b == y.first && gathers_same(graph, x, y),
+            _ => false,
+        }
+}
+
+fn gathers_same(graph: &Graph, x: &Node, y: &Node) -> bool {
+    let Some((kind @ Kind::AllGather, _)) = collective::of(&x.attrs) else { return false };
+    let Operands { given, token, .. } = collective::operands(kind);
+    let of_same = given.is_some_and(|at| x.inputs[at] == y.inputs[at]);
+    x.attrs == y.attrs && of_same && {
+        let [x, y] = [x, y].map(|node| first_token(graph, node.inputs[token]));
+        is_same_value(graph, x, y)
+    }
 }
 
 fn flat_of(read: &Operand, point: &[i64]) -> i64 {

@@ -2,8 +2,10 @@
 //! step, and each spoiled plan must be refused. Random programs then show that good plans are accepted.
 
 use super::check;
-use crate::dtype::DType::{BF16, F32};
+use crate::dtype::DType::{BF16, F32, I64};
+use crate::graph::ValueId;
 use crate::op::Op;
+use crate::op::collective::{Kind, TOKEN};
 use crate::plan::random::{random_lanes_program, random_program, random_ranks_program};
 use crate::plan::tests::{NoWorkspace, WithLanes, plan_for, plan_of, plan_sharing};
 use crate::plan::training::{Make, training_step};
@@ -253,7 +255,8 @@ const LANE_SPOILS: [(&str, Spoil); 4] = [
         // On its own lane a reader comes after it.
         let lane_of = |s: &Step| plan.lane(s, &numbers(plan));
         let lane = lane_of(&plan.steps[at]);
-        let reads = |s: &Step| s.reads.iter().any(|r| results.contains(&r.mem));
+        let is_result = |r: &Operand| results.contains(&r.mem) && r.layout.numel() > 0;
+        let reads = |s: &Step| s.reads.iter().any(is_result);
         let reader = plan.steps.get(done as usize);
         let is_read = reader.is_none_or(|s| lane_of(s) != lane && reads(s));
         is_read.then(|| plan.steps[at].done = Some(done + 1))
@@ -275,9 +278,11 @@ const LANE_SPOILS: [(&str, Spoil); 4] = [
     }),
     ("write over what is in use", |plan, at| {
         let done = plan.steps[at].done? as usize;
-        let used = plan.steps[at].reads.iter().chain(&plan.steps[at].writes);
-        let used = used.map(|o| o.mem).find(|mem| matches!(mem, MemRef::Arena(_)))?;
-        let other = plan.steps[at + 1..done].iter_mut().find_map(|step| step.writes.first_mut())?;
+        let mut used = plan.steps[at].reads.iter().chain(&plan.steps[at].writes);
+        let is_used = |o: &&Operand| matches!(o.mem, MemRef::Arena(_)) && o.layout.numel() > 0;
+        let used = used.find(is_used)?.mem;
+        let others = plan.steps[at + 1..done].iter_mut().flat_map(|step| step.writes.first_mut());
+        let other = others.into_iter().find(|other| other.layout.numel() > 0)?;
         other.mem = used;
         plan.arena_bytes += 1 << 20;
         Some(())
@@ -378,4 +383,41 @@ fn a_result_is_not_read_as_what_lay_there_before() {
     assert_eq!(read.mem, MemRef::Output(0));
     read.mem = MemRef::Results(0);
     assert!(check(&graph, &good).is_err());
+}
+
+/// Of all-gathers only those of one tensor by one communicator give the same.
+#[test]
+fn only_equal_gathers_are_read_for_one_another() {
+    let mut m = Make::default();
+    let rank = m.0.scalar(2, I64).unwrap();
+    let mut communicators = [0, 1].map(|n| {
+        let communicator = m.0.scalar(n, I64).unwrap();
+        [communicator, m.input(n, TOKEN.0, &TOKEN.1), rank]
+    });
+    let tensors = [2, 3].map(|n| m.input(n, F32, &[8, 16]));
+    // Of the same tensor by the same communicator, by the other one, and of the other tensor.
+    let gathered = [(0, 0), (0, 0), (0, 1), (1, 0)].map(|(tensor, communicator)| {
+        let of = &mut communicators[communicator];
+        let [y, token] = m.collective(Kind::AllGather, tensors[tensor], 2, *of);
+        of[1] = token;
+        y
+    });
+    let mut outputs: Vec<ValueId> = communicators.iter().map(|of| of[1]).collect();
+    outputs.extend(gathered);
+    outputs.push(m.ops(Op::Softmax, &[gathered[0]], smallvec![])[0]);
+    let donors = vec![None; outputs.len()];
+    let graph = m.0.finish(outputs);
+    let plan = plan_for(&NoWorkspace, &graph, &donors);
+    let last = plan.steps.len() - 1;
+    let writes = |value: ValueId| {
+        let writer = plan.steps.iter().find(|step| step.results_of[0] == value).unwrap();
+        writer.writes[0].mem
+    };
+    let accepted = gathered.map(|other| {
+        let mut changed = plan.clone();
+        changed.steps[last].reads[0].mem = writes(other);
+        changed.steps[last].reads_of[0] = other;
+        check(&graph, &changed).is_ok()
+    });
+    assert_eq!(accepted, [true, true, false, false], "{plan}");
 }
