@@ -18,13 +18,13 @@ pub(super) fn same_values(graph: &Graph, fused: &Fused) -> Vec<BufferId> {
     let mut regions: Vec<&Region> = fused.regions.iter().collect();
     regions.sort_by_key(|region| region.anchor);
     let lanes = lanes::lanes(graph, fused, &regions);
-    let mut gathers: Vec<(&Node, _, BufferId)> = Vec::new();
+    let mut seen: Vec<(&Node, _, BufferId)> = Vec::new();
     for (region, lane) in regions.iter().zip(lanes).filter(|(region, _)| is_gather(region)) {
         let (node, gathered) = (graph.node(region.anchor), region.writes[0]);
         let is_same = |(other, on, _): &&(&Node, _, _)| *on == lane && gathers_same(other, node);
-        match gathers.iter().find(is_same) {
+        match seen.iter().find(is_same) {
             Some((_, _, first)) => same[gathered] = *first,
-            None if lane.is_some() => gathers.push((node, lane, gathered)),
+            None if lane.is_some() => seen.push((node, lane, gathered)),
             None => {}
         }
     }

@@ -223,11 +223,11 @@ fn what_is_computed_again_reads_what_is_gathered_again() {
     let read = read_by_repeated(&graph, &plan);
     let is_second = |value: &ValueId| {
         let given = graph.maker(*value).inputs[0];
-        let gathers = (0..graph.values.len() as u32).map(ValueId).filter(|v| {
+        let equal = (0..graph.values.len() as u32).map(ValueId).filter(|v| {
             let maker = graph.maker(*v);
             maker.first == *v && maker.op == Op::Host && maker.inputs[0] == given
         });
-        gathers.map(|v| v.0).max() == Some(gathered_first(value))
+        equal.map(|v| v.0).max() == Some(gathered_first(value))
     };
     assert!(read.len() > 1 && read.iter().all(is_second), "{read:?}\n{plan}");
     // Another communicator may gather something else.
