@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 import torchacc
 from engines import ENGINES, MODELS
+from engines.models import line, model_of, trained
+from engines.sharded import sharded
 
 NAMES = ["ddp_buckets", "fsdp2", "hsdp", "sequence_parallel", "ranks_join"]
 STEPS = 4
@@ -341,3 +343,30 @@ def random_program(seed, groups, device):
         if work is not None:
             work.wait()
     return [tensor.clamp(-1e6, 1e6).cpu() for tensor in tensors]
+
+
+def within_a_limit():
+    """FSDP2 without a memory limit and within one: its losses, in bits, the bytes that a step takes
+    and the steps of its plans that run again; and the limit."""
+
+    class Deep(MODELS["llama"]):
+        def __init__(self):
+            super().__init__(layers=4)
+
+    made, limit = [], None
+    for part in (1, 0.7):
+        if made:
+            torchacc.set_memory_limit(limit := int(part * made[0]["taken"]))
+        model = sharded(model_of(Deep, "acc"), line("acc"))
+        step = trained(model, "acc", batch=64)
+        torchacc.reset_metrics()
+        losses = [step(number).item().hex() for number in range(STEPS)]
+        torch.acc.empty_cache()
+        torch.acc.reset_peak_memory_stats()
+        before = torch.acc.memory_allocated()
+        losses.append(step(STEPS).item().hex())
+        torchacc.sync()
+        taken = torch.acc.max_memory_allocated() - before
+        again = torchacc.metrics()["recomputed_steps"]
+        made.append({"losses": losses, "taken": taken, "recomputed": again})
+    return {"made": made, "limit": limit}

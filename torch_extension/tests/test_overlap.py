@@ -25,6 +25,14 @@ def test_lanes_change_no_bit(trained, name):
         assert alone["compiles"] == on_lanes["compiles"] == 0
 
 
+def test_a_limit_changes_no_bit_of_what_is_gathered():
+    for rank in ranks.run("overlap.within_a_limit", 2):
+        whole, limited = rank["made"]
+        assert limited["losses"] == whole["losses"]
+        assert limited["recomputed"] > whole["recomputed"] == 0
+        assert limited["taken"] <= rank["limit"] < whole["taken"]
+
+
 def test_products_run_in_the_parts_of_their_collectives():
     whole, alone, on_lanes = (
         ranks.run("overlap.parts", 2, TORCHACC_SPLIT=split, TORCHACC_LANES=lanes)
