@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 const FORMS: &str = include_str!("signatures.jsonl");
 
 /// Descriptions of the operators that PyTorch does not have.
-const DOCS: [(&str, &str); 16] = [
+const DOCS: [(&str, &str); 17] = [
     (
         "attention",
         "softmax(scale * query key^T + bias) value, of query [b,h,t,d], key [b,g,s,d] and value [b,g,s,e], where h is a \
@@ -47,6 +47,11 @@ const DOCS: [(&str, &str); 16] = [
          bxor; none for the sum.",
     ),
     ("all_gather", "The rows of all ranks, in their order, on every rank."),
+    (
+        "all_gather_parameters",
+        "As all_gather, of sharded parameters. again: no rank has changed its part since they were gathered last, as between a \
+         forward pass and its backward pass; then a program whose memory is limited may take one result for the other.",
+    ),
     (
         "reduce_scatter",
         "The elements of all ranks, reduced; of the rows each rank keeps its part, in their order. reduction: as of all_reduce.",

@@ -242,7 +242,7 @@ fn device_transfer(call: torchacc_device_transfer_fn, user: &Arc<User>) -> Optio
 /// Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and "torchacc::reduce_scatter"
 /// (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum, COMMUNICATOR),
 /// "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
-/// COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows
+/// COMMUNICATOR), "torchacc::all_gather_parameters" (tensor, BOOL again, COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows
 /// for each rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag,
 /// COMMUNICATOR) are recorded like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without a
 /// result. Rows are those of the first dimension, which must be divisible by `size` where it is split.

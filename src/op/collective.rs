@@ -57,9 +57,18 @@ pub const SLOWDOWN: u64 = 16;
 /// Reductions of the elements of several ranks, by their numbers in the ABI.
 pub const REDUCTIONS: [&str; 8] = ["sum", "product", "min", "max", "avg", "band", "bor", "bxor"];
 
-/// A collective's parameters beside its tensors: the number of a reduction, the root, or 0; for a reduce both, for an
-/// all_to_all_v the rows for and from each rank, for point to point the other rank and the tag.
+/// A collective's parameters beside its tensors: the number of a reduction, the root, for an all-gather one of [`gathered`], else
+/// 0; for a reduce both, for an all_to_all_v the rows for and from each rank, for point to point the other rank and the tag.
 pub type Numbers = Dims;
+
+/// What an all-gather gathers: other ranks may give something else the next time, even if this one gives the same.
+pub mod gathered {
+    pub const ANYTHING: i64 = 0;
+    /// Sharded parameters.
+    pub const PARAMETERS: i64 = 1;
+    /// Those that were gathered last, of which no rank has changed its part since: the result is the same.
+    pub const PARAMETERS_AGAIN: i64 = 2;
+}
 
 /// Performs one kind of collective, as [`Numbers`] say. Fills the second tensor from the first; one that a kind lacks is absent.
 pub type Function = Box<dyn Fn(&[i64], &HostTensor, &HostTensor) -> Result<()> + Send + Sync>;

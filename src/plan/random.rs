@@ -3,7 +3,7 @@
 use super::training::Make;
 use crate::dtype::DType::{F32, F64, I32, I64, U8};
 use crate::graph::{Graph, ValueId};
-use crate::op::collective::{Kind, TOKEN, result};
+use crate::op::collective::{Kind, TOKEN, gathered, result};
 use crate::op::{Attr, Op};
 use smallvec::smallvec;
 
@@ -69,12 +69,12 @@ fn random(seed: u64, has_ranks: bool, has_copies: bool) -> (Graph, Vec<Option<u3
         SIZES.iter().enumerate().map(|(i, sizes)| m.input(i as u32, F32, sizes)).collect();
     let scalar = m.0.scalar(0, F64).unwrap();
     values.push(m.cast(scalar, F32));
-    let (mut on_host, mut gathered) = (Vec::new(), Vec::new());
+    let (mut on_host, mut shards) = (Vec::new(), Vec::new());
     for _ in 0..8 + dice.below(24) {
         let x = dice.pick(&values);
         let y = match dice.below(if has_copies { 5 } else { 4 }) {
             4 => on_host_for_a_while(&mut m, &mut dice, x, &mut on_host),
-            0 if has_ranks => collective(&mut m, &mut dice, x, &mut tokens, &mut gathered),
+            0 if has_ranks => collective(&mut m, &mut dice, x, &mut tokens, &mut shards),
             0 | 1 => Some(arithmetic(&mut m, &mut dice, &values, x)),
             2 => movement(&mut m, &mut dice, &values, x),
             _ => whole(&mut m, &mut dice, x),
@@ -110,18 +110,20 @@ fn collective(
     dice: &mut Dice,
     x: ValueId,
     tokens: &mut [[ValueId; 3]],
-    gathered: &mut Vec<ValueId>,
+    shards: &mut Vec<ValueId>,
 ) -> Option<ValueId> {
     let of = &mut tokens[dice.below(COMMUNICATORS)];
     let kind = [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter][dice.below(3)];
-    // Often one that was gathered before.
-    let x = match gathered.last() {
-        Some(&last) if kind == Kind::AllGather && dice.below(2) == 0 => last,
-        _ => x,
+    // Often parameters that were gathered before.
+    let again = shards.pop().filter(|_| kind == Kind::AllGather && dice.below(3) > 0);
+    let (x, how) = match again {
+        Some(last) => (last, gathered::PARAMETERS_AGAIN),
+        None if kind == Kind::AllGather => (x, gathered::PARAMETERS),
+        None => (x, 0),
     };
     result(kind, m.0.ty(x), RANKS).ok()?;
-    gathered.extend((kind == Kind::AllGather).then_some(x));
-    let [y, token] = m.collective(kind, x, RANKS, *of);
+    shards.extend((how == gathered::PARAMETERS).then_some(x));
+    let [y, token] = m.collective((kind, how), x, RANKS, *of);
     of[1] = token;
     Some(y)
 }

@@ -61,18 +61,18 @@ impl Make {
         self.0.ops(op, inputs, attrs).unwrap()
     }
 
-    /// The collective of `x` over all ranks, and the next token. `of`: the communicator, its token and the rank; sums are `how`
-    /// 0.
+    /// The collective of `x` over all ranks, and the next token. `of`: the communicator, its token and the rank; `how`: its
+    /// number, 0 for a sum.
     pub fn collective(
         &mut self,
-        kind: Kind,
+        (kind, how): (Kind, i64),
         x: ValueId,
         size: i64,
         of: [ValueId; 3],
     ) -> [ValueId; 2] {
         let (tensor, scalar) =
             (|| Arg::Tensor(()), || Arg::Scalar { kind: ScalarKind::Int, number: () });
-        let args = vec![tensor(), Arg::Int(0), scalar(), tensor(), scalar()];
+        let args = vec![tensor(), Arg::Int(how), scalar(), tensor(), scalar()];
         let result = collective::result(kind, self.0.ty(x), size).unwrap();
         let attrs = collective::attrs(kind, Some(result), args);
         let made = self.ops(Op::Host, &[x, of[0], of[1], of[2]], attrs);

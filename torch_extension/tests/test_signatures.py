@@ -57,6 +57,7 @@ REDUCTION = given("reduction", type="text", optional=True)
 COLLECTIVES = {
     "all_reduce": [REDUCTION],
     "all_gather": [],
+    "all_gather_parameters": [given("again", type="bool", default=False)],
     "reduce_scatter": [REDUCTION],
     "broadcast": [given("root", type="int")],
     "all_to_all": [],

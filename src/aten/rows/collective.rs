@@ -6,14 +6,21 @@ use crate::aten::{Outs, Row, row};
 use crate::error::Result;
 use crate::invalid;
 use crate::op::arg::{Arg, NodeArg};
-use crate::op::collective::{self, Kind, REDUCTIONS};
+use crate::op::collective::{self, Kind, REDUCTIONS, gathered};
 use crate::op::{Op, Ty};
 use smallvec::smallvec;
 
 pub const ROWS: &[Row] = &[
     row("torchacc::all_reduce", &[""], |c| collective(c, Kind::AllReduce, reduction(c)?, 2))
         .flows_by(1),
-    row("torchacc::all_gather", &[""], |c| collective(c, Kind::AllGather, 0, 1)).flows_by(1),
+    row("torchacc::all_gather", &[""], |c| collective(c, Kind::AllGather, gathered::ANYTHING, 1))
+        .flows_by(1),
+    row("torchacc::all_gather_parameters", &[""], |c| {
+        let again = c.bool(1, false)?;
+        let what = if again { gathered::PARAMETERS_AGAIN } else { gathered::PARAMETERS };
+        collective(c, Kind::AllGather, what, 2)
+    })
+    .flows_by(1),
     row("torchacc::reduce_scatter", &[""], |c| {
         collective(c, Kind::ReduceScatter, reduction(c)?, 2)
     })

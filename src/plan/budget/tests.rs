@@ -2,7 +2,7 @@ use crate::buffer::size_class::block_bytes;
 use crate::dtype::DType::{F32, I64};
 use crate::graph::text::parse;
 use crate::graph::{Graph, Node, ValueId};
-use crate::op::collective::{self, Kind, TOKEN};
+use crate::op::collective::{self, Kind, TOKEN, gathered};
 use crate::op::host::{HostOp, register};
 use crate::op::{Attr, Op};
 use crate::plan::random::{Dice, random_program};
@@ -139,8 +139,8 @@ const ROWS: i64 = 4096;
 const WIDTH: i64 = 256;
 
 /// A step whose weights, two a layer, are gathered before the forward pass and again before the backward pass, by the communicators
-/// of the given scalars; its gradients are scattered.
-fn sharded(before: u32, again: u32) -> (Graph, Vec<Option<u32>>) {
+/// of the given scalars, `what` the second time; its gradients are scattered.
+fn sharded(before: u32, again: u32, what: i64) -> (Graph, Vec<Option<u32>>) {
     const RANKS: i64 = 2;
     let mut m = Make::default();
     let rank = m.0.scalar(2, I64).unwrap();
@@ -148,9 +148,9 @@ fn sharded(before: u32, again: u32) -> (Graph, Vec<Option<u32>>) {
         let communicator = m.0.scalar(n, I64).unwrap();
         [communicator, m.input(n, TOKEN.0, &TOKEN.1), rank]
     });
-    let mut collective = |m: &mut Make, kind: Kind, x, n: u32| {
+    let mut collective = |m: &mut Make, kind: Kind, how: i64, x, n: u32| {
         let of = &mut communicators[n as usize];
-        let [y, token] = m.collective(kind, x, RANKS, *of);
+        let [y, token] = m.collective((kind, how), x, RANKS, *of);
         of[1] = token;
         y
     };
@@ -160,7 +160,7 @@ fn sharded(before: u32, again: u32) -> (Graph, Vec<Option<u32>>) {
         (0..LAYERS as u32).map(|n| m.input(3 + n, F32, &[2 * WIDTH / RANKS, WIDTH])).collect();
     let mut kept = Vec::new();
     for &shard in &shards {
-        let both = collective(&mut m, Kind::AllGather, shard, before);
+        let both = collective(&mut m, Kind::AllGather, gathered::PARAMETERS, shard, before);
         let [first, second] = weights(&mut m, both);
         let inside = m.matmul(h, first);
         let inside = m.unary(Op::Tanh, inside);
@@ -170,7 +170,7 @@ fn sharded(before: u32, again: u32) -> (Graph, Vec<Option<u32>>) {
     let mut gradient = h;
     let mut outputs = Vec::new();
     for layer in (0..LAYERS).rev() {
-        let both = collective(&mut m, Kind::AllGather, shards[layer], again);
+        let both = collective(&mut m, Kind::AllGather, what, shards[layer], again);
         let [first, second] = weights(&mut m, both).map(|weight| m.transpose(weight, &[1, 0]));
         let [h, inside] = kept[layer];
         let [to_h, to_inside] = [h, inside].map(|x| m.transpose(x, &[1, 0]));
@@ -181,7 +181,7 @@ fn sharded(before: u32, again: u32) -> (Graph, Vec<Option<u32>>) {
         gradient = m.binary(Op::Mul, gradient, slope);
         let of_first = m.matmul(to_h, gradient);
         let both = m.ops(Op::Concat, &[of_first, of_second], smallvec![Attr::Int(0)])[0];
-        outputs.push(collective(&mut m, Kind::ReduceScatter, both, 0));
+        outputs.push(collective(&mut m, Kind::ReduceScatter, 0, both, 0));
         gradient = m.matmul(gradient, first);
     }
     outputs.extend(communicators.map(|of| of[1]));
@@ -208,7 +208,7 @@ fn read_by_repeated(graph: &Graph, plan: &Plan) -> Vec<ValueId> {
 #[test]
 fn what_is_computed_again_reads_what_is_gathered_again() {
     let activation = (ROWS * WIDTH * 4) as u64;
-    let (graph, donors) = sharded(0, 0);
+    let (graph, donors) = sharded(0, 0, gathered::PARAMETERS_AGAIN);
     let all = planned_for(&WithLanes, &graph, &donors, PlanMode::Search).0;
     let within = |graph: &Graph, donors: &[Option<u32>]| {
         let bytes = all.memory_of_results() + block_bytes(all.arena_bytes - 3 * activation);
@@ -219,21 +219,31 @@ fn what_is_computed_again_reads_what_is_gathered_again() {
     let (fits, plan, cost) = within(&graph, &donors);
     let time = cost.unwrap().time;
     assert!(fits && time < 1.3, "{time}\n{plan}");
-    let gathered_first = |value: &ValueId| graph.maker(*value).first.0;
     let read = read_by_repeated(&graph, &plan);
-    let is_second = |value: &ValueId| {
-        let given = graph.maker(*value).inputs[0];
-        let equal = (0..graph.values.len() as u32).map(ValueId).filter(|v| {
-            let maker = graph.maker(*v);
-            maker.first == *v && maker.op == Op::Host && maker.inputs[0] == given
-        });
-        equal.map(|v| v.0).max() == Some(gathered_first(value))
-    };
-    assert!(read.len() > 1 && read.iter().all(is_second), "{read:?}\n{plan}");
-    // Another communicator may gather something else.
-    let (graph, donors) = sharded(0, 1);
-    let (_, plan, _) = within(&graph, &donors);
-    let read = read_by_repeated(&graph, &plan);
-    let by = |value: &ValueId| graph.maker(graph.maker(*value).inputs[1]).attrs[0].int();
-    assert!(read.iter().all(|value| by(value) == 0), "{read:?}\n{plan}");
+    assert!(
+        read.len() > 1 && read.iter().all(|value| is_second(&graph, value)),
+        "{read:?}\n{plan}"
+    );
+    // Another communicator may gather something else, and so may this one.
+    for (again, what) in [(1, gathered::PARAMETERS_AGAIN), (0, gathered::PARAMETERS)] {
+        let (graph, donors) = sharded(0, again, what);
+        let (_, plan, _) = within(&graph, &donors);
+        let is_first = |value: &ValueId| {
+            let [Attr::Int(communicator), ..] =
+                &graph.maker(graph.maker(*value).inputs[1]).attrs[..]
+            else {
+                return false;
+            };
+            *communicator == 0 && !is_second(&graph, value)
+        };
+        let read = read_by_repeated(&graph, &plan);
+        assert!(read.iter().all(is_first), "{read:?}\n{plan}");
+    }
+}
+
+/// Whether a gather is the last one of its tensor.
+fn is_second(graph: &Graph, value: &ValueId) -> bool {
+    let given = graph.maker(*value).inputs[0];
+    let equal = graph.nodes.iter().filter(|node| node.op == Op::Host && node.inputs[0] == given);
+    equal.map(|node| node.first).max() == Some(graph.maker(*value).first)
 }

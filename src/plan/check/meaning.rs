@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::internal;
-use crate::op::collective::{self, Kind, Operands};
+use crate::op::collective::{self, Kind, Operands, gathered};
 use crate::op::{Op, Ty};
 use crate::plan::{Instr, Kernel, LoopBody, MemRef, Operand, Reg, Step, accepts_half_input};
 use crate::shape::{contiguous_strides, numel};
@@ -383,8 +383,8 @@ fn is_head(graph: &Graph, step: &Step, body: &LoopBody, node: &Node) -> bool {
         && operands(graph, step, count, node).is_ok()
 }
 
-/// Whether two values are the same: two inputs of the same number are the same memory, and what a communicator gathers of one
-/// value is the same each time.
+/// Whether two values are the same: two inputs of the same number are the same memory, and parameters
+/// may be gathered again.
 fn is_same_value(graph: &Graph, a: ValueId, b: ValueId) -> bool {
     let (x, y) = (graph.maker(a), graph.maker(b));
     a == b
@@ -395,14 +395,30 @@ fn is_same_value(graph: &Graph, a: ValueId, b: ValueId) -> bool {
         }
 }
 
+/// Whether one of two all-gathers is of parameters and the next one is of the same again, as all those of this tensor come in turn.
 fn gathers_same(graph: &Graph, x: &Node, y: &Node) -> bool {
-    let Some((kind @ Kind::AllGather, _)) = collective::of(&x.attrs) else { return false };
-    let Operands { given, token, .. } = collective::operands(kind);
-    let of_same = given.is_some_and(|at| x.inputs[at] == y.inputs[at]);
-    x.attrs == y.attrs && of_same && {
-        let [x, y] = [x, y].map(|node| first_token(graph, node.inputs[token]));
-        is_same_value(graph, x, y)
+    let Operands { given, token, .. } = collective::operands(Kind::AllGather);
+    let Some(given) = given else { return false };
+    let what = |node: &Node| match collective::of(&node.attrs) {
+        Some((Kind::AllGather, numbers)) => numbers[0],
+        _ => gathered::ANYTHING,
+    };
+    let of_parameters = |node: &&Node| node.op == Op::Host && what(node) != gathered::ANYTHING;
+    let origin = |node: &Node| first_token(graph, node.inputs[token]);
+    let of_same = |node: &&Node| {
+        node.inputs[given] == x.inputs[given] && is_same_value(graph, origin(node), origin(x))
+    };
+    if !of_parameters(&x) || !of_parameters(&y) {
+        return false;
     }
+    let all: Vec<&Node> = graph.nodes.iter().filter(of_parameters).filter(of_same).collect();
+    let in_turn = |(at, node): (usize, &&Node)| {
+        let again = what(node) == gathered::PARAMETERS_AGAIN;
+        again == (at % 2 == 1)
+    };
+    let place = |of: &Node| all.iter().position(|node| node.first == of.first);
+    let pair = place(x).zip(place(y)).is_some_and(|(x, y)| x / 2 == y / 2);
+    pair && all.iter().enumerate().all(in_turn)
 }
 
 fn flat_of(read: &Operand, point: &[i64]) -> i64 {

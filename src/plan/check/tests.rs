@@ -5,7 +5,7 @@ use super::check;
 use crate::dtype::DType::{BF16, F32, I64};
 use crate::graph::ValueId;
 use crate::op::Op;
-use crate::op::collective::{Kind, TOKEN};
+use crate::op::collective::{Kind, TOKEN, gathered};
 use crate::plan::random::{random_lanes_program, random_program, random_ranks_program};
 use crate::plan::tests::{NoWorkspace, WithLanes, plan_for, plan_of, plan_sharing};
 use crate::plan::training::{Make, training_step};
@@ -385,39 +385,49 @@ fn a_result_is_not_read_as_what_lay_there_before() {
     assert!(check(&graph, &good).is_err());
 }
 
-/// Of all-gathers only those of one tensor by one communicator give the same.
+/// Of all-gathers only those are read for one another that gather parameters, and for the last time again.
 #[test]
 fn only_equal_gathers_are_read_for_one_another() {
-    let mut m = Make::default();
-    let rank = m.0.scalar(2, I64).unwrap();
-    let mut communicators = [0, 1].map(|n| {
-        let communicator = m.0.scalar(n, I64).unwrap();
-        [communicator, m.input(n, TOKEN.0, &TOKEN.1), rank]
-    });
-    let tensors = [2, 3].map(|n| m.input(n, F32, &[8, 16]));
-    // Of the same tensor by the same communicator, by the other one, and of the other tensor.
-    let gathered = [(0, 0), (0, 0), (0, 1), (1, 0)].map(|(tensor, communicator)| {
-        let of = &mut communicators[communicator];
-        let [y, token] = m.collective(Kind::AllGather, tensors[tensor], 2, *of);
-        of[1] = token;
-        y
-    });
-    let mut outputs: Vec<ValueId> = communicators.iter().map(|of| of[1]).collect();
-    outputs.extend(gathered);
-    outputs.push(m.ops(Op::Softmax, &[gathered[0]], smallvec![])[0]);
-    let donors = vec![None; outputs.len()];
-    let graph = m.0.finish(outputs);
-    let plan = plan_for(&NoWorkspace, &graph, &donors);
-    let last = plan.steps.len() - 1;
-    let writes = |value: ValueId| {
-        let writer = plan.steps.iter().find(|step| step.results_of[0] == value).unwrap();
-        writer.writes[0].mem
+    use gathered::{ANYTHING, PARAMETERS, PARAMETERS_AGAIN};
+    // Tensor and communicator of each, and what is gathered; the first one is read for each of them.
+    let accepted = |all: [(usize, usize, i64); 4]| {
+        let mut m = Make::default();
+        let rank = m.0.scalar(2, I64).unwrap();
+        let mut communicators = [0, 1].map(|n| {
+            let communicator = m.0.scalar(n, I64).unwrap();
+            [communicator, m.input(n, TOKEN.0, &TOKEN.1), rank]
+        });
+        let tensors = [2, 3].map(|n| m.input(n, F32, &[8, 16]));
+        let results = all.map(|(tensor, communicator, what)| {
+            let of = &mut communicators[communicator];
+            let [y, token] = m.collective((Kind::AllGather, what), tensors[tensor], 2, *of);
+            of[1] = token;
+            y
+        });
+        let mut outputs: Vec<ValueId> = communicators.iter().map(|of| of[1]).collect();
+        outputs.extend(results);
+        outputs.push(m.ops(Op::Softmax, &[results[0]], smallvec![])[0]);
+        let donors = vec![None; outputs.len()];
+        let graph = m.0.finish(outputs);
+        let plan = plan_for(&NoWorkspace, &graph, &donors);
+        let last = plan.steps.len() - 1;
+        results.map(|other| {
+            let mut writers = plan.steps.iter().filter(|step| step.results_of[0] == other);
+            let mut changed = plan.clone();
+            changed.steps[last].reads[0].mem = writers.next().unwrap().writes[0].mem;
+            changed.steps[last].reads_of[0] = other;
+            check(&graph, &changed).is_ok()
+        })
     };
-    let accepted = gathered.map(|other| {
-        let mut changed = plan.clone();
-        changed.steps[last].reads[0].mem = writes(other);
-        changed.steps[last].reads_of[0] = other;
-        check(&graph, &changed).is_ok()
-    });
-    assert_eq!(accepted, [true, true, false, false], "{plan}");
+    let [first, again, anything] =
+        [PARAMETERS, PARAMETERS_AGAIN, ANYTHING].map(|what| (0, 0, what));
+    let by_other = (0, 1, PARAMETERS_AGAIN);
+    let of_other = (1, 0, PARAMETERS_AGAIN);
+    assert_eq!(accepted([first, again, by_other, of_other]), [true, true, false, false]);
+    assert_eq!(accepted([first, again, first, again]), [true, true, false, false]);
+    assert_eq!(accepted([first, anything, again, anything]), [true, false, true, false]);
+    let none = [true, false, false, false];
+    assert_eq!(accepted([again, again, again, first]), none);
+    assert_eq!(accepted([first, first, again, again]), none);
+    assert_eq!(accepted([anything, anything, again, again]), none);
 }

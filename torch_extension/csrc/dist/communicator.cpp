@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dist/pacemaker.h"
+#include "dist/parameters.h"
 #include "record/recorder.h"
 #include "runtime/runtime.h"
 
@@ -196,11 +197,17 @@ void Communicator::reduce(const at::Tensor& tensor, std::string_view reduction, 
 
 void Communicator::all_gather(const at::Tensor& output, const at::Tensor& input) {
   static const torchacc_op op = operator_number("torchacc::all_gather");
+  static const torchacc_op of_parameters = operator_number("torchacc::all_gather_parameters");
   const at::Tensor dense = input.contiguous();
   const auto parts = parts_of(input.sizes(), output.nbytes());
   if (parts.size() == 1) {
     const Row from(dense), to(output);
-    return submit(op, {view_argument(from.view()), name()}, {to.view()});
+    const Gathered what = what_is_gathered();
+    if (what == Gathered::kAnything) {
+      return submit(op, {view_argument(from.view()), name()}, {to.view()});
+    }
+    const auto again = integer_argument(TORCHACC_ARG_BOOL, what == Gathered::kParametersAgain);
+    return submit(of_parameters, {view_argument(from.view()), again, name()}, {to.view()});
   }
   for (const Part part : parts) {
     const Row from(dense, 1, part), to(output, output.numel() / input.numel(), part);

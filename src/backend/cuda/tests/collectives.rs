@@ -104,7 +104,7 @@ fn graph() -> Graph {
     let token = m.input(1, TOKEN.0, &TOKEN.1);
     let [number, rank] = [0, 1].map(|slot| m.0.scalar(slot, I64).unwrap());
     let reduce = |m: &mut Make, x: ValueId, token: ValueId| {
-        m.collective(Kind::AllReduce, x, RANKS as i64, [number, token, rank])
+        m.collective((Kind::AllReduce, 0), x, RANKS as i64, [number, token, rank])
     };
     // Kernels of their own: sums of rows are not fused with what comes after them.
     let total = |m: &mut Make, x: ValueId| m.0.reduce(Op::Sum, x, &[0], false).unwrap();

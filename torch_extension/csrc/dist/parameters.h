@@ -1,0 +1,13 @@
+// Whether sharded data parallelism is gathering its parameters.
+#pragma once
+
+namespace torchacc {
+
+enum class Gathered { kAnything, kParameters, kParametersAgain };
+
+// What an all-gather that this thread records is of: parameters, if PyTorch's
+// FullyShardedDataParallel or fully_shard asks for it, and the same ones again within a backward
+// pass, until whose end no rank may change them. Takes the GIL: call without locks.
+Gathered what_is_gathered();
+
+}  // namespace torchacc
