@@ -21,7 +21,7 @@ struct Gathers {
 pub(super) fn same_values(graph: &Graph, fused: &Fused) -> Vec<BufferId> {
     let mut same: Vec<BufferId> = (0..fused.buffers.len()).collect();
     let again = [gathered::PARAMETERS, gathered::PARAMETERS_AGAIN];
-    for Gathers { all, .. } in gathers(graph, fused) {
+    for Gathers { all, .. } in of_parameters(graph, fused) {
         let is_again =
             |pair: &[(i64, BufferId)]| pair.iter().map(|(what, _)| what).eq(&again[..pair.len()]);
         if all.chunks(2).all(is_again) {
@@ -36,8 +36,8 @@ pub(super) fn same_values(graph: &Graph, fused: &Fused) -> Vec<BufferId> {
     same
 }
 
-fn gathers(graph: &Graph, fused: &Fused) -> Vec<Gathers> {
-    let of_parameters = |region: &Region| {
+fn of_parameters(graph: &Graph, fused: &Fused) -> Vec<Gathers> {
+    let what = |region: &Region| {
         let node = graph.node(region.anchor);
         let (kind, numbers) = collective::of(&node.attrs)?;
         let what = *numbers.first().filter(|&&what| what != gathered::ANYTHING)?;
@@ -46,13 +46,13 @@ fn gathers(graph: &Graph, fused: &Fused) -> Vec<Gathers> {
             .then_some((given, what))
     };
     let mut found: Vec<Gathers> = Vec::new();
-    if !fused.regions.iter().any(|region| of_parameters(region).is_some()) {
+    if !fused.regions.iter().any(|region| what(region).is_some()) {
         return found;
     }
     let mut regions: Vec<&Region> = fused.regions.iter().collect();
     regions.sort_by_key(|region| region.anchor);
     for (region, lane) in regions.iter().zip(lanes::lanes(graph, fused, &regions)) {
-        let (Some((given, what)), Some(lane)) = (of_parameters(region), lane) else { continue };
+        let (Some((given, what)), Some(lane)) = (what(region), lane) else { continue };
         let one = (what, region.writes[0]);
         match found.iter_mut().find(|of| of.lane == lane && of.given == given) {
             Some(of) => of.all.push(one),
