@@ -103,9 +103,12 @@ def engine(name, layers, width):
     return ENGINES[name]("acc", Sized)
 
 
-def recorded(step):
-    """The program of a step, as text."""
+def recorded(step, limit=None):
+    """The program of a step within so many bytes, as text: the second one, which the others are
+    like."""
     for number in range(2):
+        if number and limit:
+            torchacc.set_memory_limit(limit)
         step(number)
         torchacc.sync()
     return torchacc.last_program()
@@ -138,10 +141,9 @@ def main():
         if args.engine:
             text = recorded(engine(args.engine, args.layers, args.width))
         else:
-            if args.memory:
-                torchacc.set_memory_limit(int(args.memory * 2**30))
             sizes = args.layers, args.width, args.batch, args.length
-            text = recorded(training(*sizes, args.offload, recomputed=not args.memory))
+            step = training(*sizes, args.offload, recomputed=not args.memory)
+            text = recorded(step, args.memory and int(args.memory * 2**30))
     took = time.perf_counter() - began
     made = simulate(text, cluster, {"all": group})
     print(

@@ -5,9 +5,9 @@ namespace torchacc {
 
 enum class Gathered { kAnything, kParameters, kParametersAgain };
 
-// What an all-gather that this thread records is of: parameters, if PyTorch's
-// FullyShardedDataParallel or fully_shard asks for it, and the same ones again within a backward
-// pass, until whose end no rank may change them. Takes the GIL: call without locks.
+// What an all-gather that this thread records is of: parameters, if PyTorch's fully_shard or
+// FullyShardedDataParallel asks for it (torchacc/adapters/fsdp.py), and the same ones again
+// within a backward pass, until whose end no rank may change them.
 Gathered what_is_gathered();
 
 }  // namespace torchacc

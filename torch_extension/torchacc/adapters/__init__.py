@@ -5,7 +5,7 @@ libraries have lists of names instead ("cuda", "xpu", "npu", …). For each of t
 here. It is loaded when the library is imported, not before, and replaces single functions of it by
 ones that also know acc. Where a version of the library has no such function there is a warning, and
 the library stays as it is. Some are of PyTorch's own: its benchmarks, compiler (`torchacc.dynamo`),
-process groups (`torchacc.distributed`), distributed tensors and pipelines.
+process groups (`torchacc.distributed`), distributed tensors, sharded parameters and pipelines.
 
 An adapter chooses acc wherever acc is loaded and available, before a GPU that PyTorch has besides:
 in such a process PyTorch differentiates nothing on that GPU (its issue 161129).
@@ -36,6 +36,7 @@ LIBRARIES = {
     "torch._dynamo": "torchacc.dynamo",
     "torch._inductor": "torchacc.dynamo",
     "torch.distributed.distributed_c10d": "torchacc.distributed",
+    "torch.distributed.fsdp": "torchacc.adapters.fsdp",
     "torch.distributed.pipelining": "torchacc.adapters.pipelining",
     "torch.distributed.tensor": "torchacc.adapters.dtensor",
     "torch.multiprocessing.reductions": "torchacc.adapters.multiprocessing",
