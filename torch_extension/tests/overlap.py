@@ -370,3 +370,30 @@ def within_a_limit():
         again = torchacc.metrics()["recomputed_steps"]
         made.append({"losses": losses, "taken": taken, "recomputed": again})
     return {"made": made, "limit": limit}
+
+
+def gathered_again():
+    """For each engine that shards parameters, how many gathers of them its program has, and how
+    many of the same again; and those of a program whose gathers are of something else."""
+    made = {}
+    for name in ["fsdp2", "fsdp1"]:
+        step = ENGINES[name]("acc", MODELS["llama"])
+        for number in range(2):
+            step(number)
+            torchacc.sync()
+        made[name] = gathers()
+    x = torch.ones(4, device="acc", requires_grad=True)
+    y = torch.empty(4 * dist.get_world_size(), device="acc")
+    dist.all_gather_into_tensor(y, x.detach())
+    z = torch.empty_like(y)
+    x.register_hook(lambda _: dist.all_gather_into_tensor(z, x.detach()))
+    (x * y.sum()).sum().backward()
+    torchacc.sync()
+    return {**made, "own": gathers()}
+
+
+def gathers():
+    """Of anything, of parameters, and of these again, in the program that was compiled last."""
+    graph = torchacc.last_program().partition("# plan")[0]
+    lines = [line for line in graph.splitlines() if 'op="torchacc::all_gather"' in line]
+    return [sum(f"args=<tensor, {what}," in line for line in lines) for what in range(3)]

@@ -33,6 +33,14 @@ def test_a_limit_changes_no_bit_of_what_is_gathered():
         assert limited["taken"] <= rank["limit"] < whole["taken"]
 
 
+def test_only_what_is_sharded_is_gathered_again():
+    for made in ranks.run("overlap.gathered_again", 2):
+        # Two layers and the rest, which stays.
+        assert made["fsdp2"] == [0, 3, 2]
+        assert made["fsdp1"] == [0, 1, 0]
+        assert made["own"] == [2, 0, 0]
+
+
 def test_products_run_in_the_parts_of_their_collectives():
     whole, alone, on_lanes = (
         ranks.run("overlap.parts", 2, TORCHACC_SPLIT=split, TORCHACC_LANES=lanes)
