@@ -94,7 +94,7 @@ pub fn slice_type(inputs: &[&Ty], attrs: &[Attr]) -> Result<Tys> {
     }
     for d in 0..x.rank() {
         let (start, size, step, full) = (starts[d], sizes[d], steps[d], x.sizes[d]);
-        let last = (size - 1).max(0).saturating_mul(step.max(0)).saturating_add(start);
+        let last = size.saturating_sub(1).max(0).saturating_mul(step.max(0)).saturating_add(start);
         let inside = if size == 0 { start <= full } else { last < full };
         if start < 0 || size < 0 || step < 1 || !inside {
             return invalid!(
@@ -297,4 +297,23 @@ fn concat(x: &[&Array], attrs: &[Attr], outs: &[Ty]) -> Result<Vec<Array>> {
         start += part.ty.sizes[dim];
     }
     Ok(vec![y])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType::F32;
+
+    #[test]
+    fn slices_of_any_numbers_are_refused_without_overflow() {
+        let x = Ty::new(F32, &[4]);
+        let some = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX];
+        for (start, size) in some.into_iter().flat_map(|a| some.map(|b| (a, b))) {
+            for step in some {
+                let ints = [start, size, step].map(|n| Attr::Ints(smallvec![n]));
+                let is_right = (0..=1).contains(&size) && (0..=1).contains(&start) && step > 0;
+                assert_eq!(slice_type(&[&x], &ints).is_ok(), is_right, "{start} {size} {step}");
+            }
+        }
+    }
 }
