@@ -26,6 +26,7 @@ const TOKENS: u64 = 1 << 16;
 /// How far from its turn a region may run, in regions, and how many collectives of other lanes that precede it in the program a
 /// collective may overtake. All pairs are tried; the order with the least waiting is taken.
 const WAYS: [(usize, usize); 5] = [(32, 1), (usize::MAX, 1), (8, 1), (usize::MAX, 0), (32, 0)];
+
 /// How many of these are tried, and from how many orders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Attempts {
@@ -33,6 +34,7 @@ pub enum Attempts {
     First,
     All,
 }
+
 /// Number of attempts to find such an order within the limit.
 const TRIES: usize = 3;
 /// A step on a lane may hold its operands and results for this many times its estimated duration, since estimates may be wrong.
