@@ -147,6 +147,20 @@ def groups():
     return {"total": [number.hex() for number in total.cpu().flatten().tolist()]}
 
 
+def new_groups():
+    """The first collectives of several groups, all at once, again and again: their sums."""
+    sums = []
+    for _ in range(15):
+        groups = [dist.new_group() for _ in range(6)]
+        tensors = [torch.ones(3, device="acc") for _ in groups]
+        for group, tensor in zip(groups, tensors, strict=True):
+            dist.all_reduce(tensor, group=group)
+        sums.append(sum(tensor.sum() for tensor in tensors).item())
+        for group in groups:
+            dist.destroy_process_group(group)
+    return sums
+
+
 def timeline():
     """Threads of a profile with the collectives on them."""
     step = ENGINES["fsdp2"]("acc", MODELS["llama"])

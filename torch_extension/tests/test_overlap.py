@@ -120,6 +120,11 @@ def test_what_goes_together_has_the_bits_of_what_goes_alone(size):
                 assert is_merged if way == "merged" else made["merged_collectives"] == 0
 
 
+def test_new_groups_may_begin_at_once():
+    for sums in ranks.run("overlap.new_groups", 2):
+        assert sums == [2 * 3 * 6] * 15
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_random_programs_of_collectives(size):
     for made in ranks.run("overlap.random_programs", size, FIRST, 12):

@@ -47,20 +47,31 @@ def _is_ours(module, group) -> bool:
     return ":acc" in str(module._world.pg_backend_config.get(group, ""))
 
 
-def _with_default(original):
+def _prepared(original):
     """With a default backend for "cpu:gloo,acc:acc": PyTorch looks for "ACC" there, and says at the
-    end of a group that it has none."""
+    end of a group that it has none. Any group of gloo is in the flight recorder before it is used:
+    a lane may look there at the same time (csrc/dist/carrier.h)."""
 
     @functools.wraps(original)
     def _new_process_group_helper(*args, **kwargs):
         made = original(*args, **kwargs)
         module, group = dist.distributed_c10d, made[0]
-        is_group = isinstance(group, dist.ProcessGroup) and _is_ours(module, group)
-        if is_group and "nccl" not in module._world.pg_backend_config[group]:
+        if not isinstance(group, dist.ProcessGroup):  # this rank is in none
+            return made
+        if _is_ours(module, group) and "nccl" not in module._world.pg_backend_config[group]:
             group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+        if torch._C._get_accelerator().type == "acc" and _is_gloo(group):
+            torch.ops.acc.introduce(group.boxed())
         return made
 
     return _new_process_group_helper
+
+
+def _is_gloo(group) -> bool:
+    """Whether it is gloo's on the host."""
+    if torch.device("cpu") not in group._device_types or not dist.is_gloo_available():
+        return False
+    return isinstance(group._get_backend(torch.device("cpu")), dist.ProcessGroupGloo)
 
 
 def _splitting(original):
@@ -131,8 +142,8 @@ def _monitored(original):
 def _mend(module) -> None:
     why = 'init_process_group() does not know its backend: say init_process_group("acc")'
     adapters.mend(module, "init_process_group", _chosen, why)
-    why = "the end of a group of several backends warns"
-    adapters.mend(module, "_new_process_group_helper", _with_default, why)
+    why = "the end of a group of several backends warns, and new groups may crash lanes"
+    adapters.mend(module, "_new_process_group_helper", _prepared, why)
     adapters.mend(module, "split_group", _splitting, "split_group is for NCCL: say new_group")
     adapters.mend(module, "monitored_barrier", _monitored, "monitored_barrier is for gloo alone")
 

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "dist/carrier.h"
+
 namespace torchacc {
 namespace {
 
@@ -63,7 +65,7 @@ std::optional<Difference> Agreement::check(c10d::Backend& backend, at::ArrayRef<
   std::vector<Description> all(backend.getSize() * mine.size());
   at::Tensor from = bytes_of(mine.data(), size);
   at::Tensor to = bytes_of(all.data(), backend.getSize() * size);
-  backend._allgather_base(to, from, {})->wait();
+  perform(at::kCPU, [&] { return backend._allgather_base(to, from, {}); });
   for (size_t index = 0; index < mine.size(); ++index) {
     for (int rank = 0; rank < backend.getSize(); ++rank) {
       const Description& other = all[rank * mine.size() + index];

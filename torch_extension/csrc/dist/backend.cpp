@@ -21,7 +21,10 @@ AccBackend::AccBackend(BackendPtr cpu, BackendPtr device, BackendPtr gathers,
       name_(std::move(name)),
       words_(std::make_shared<LastWords>(std::move(store), getRank(), getSize())),
       communicator_(cpu_, device_, words_, name_) {
-  if (gathers_ != nullptr) gatherer_.emplace(gathers_, nullptr, words_, name_ + " (gathers)");
+  enter_flight_recorder(*cpu_);
+  if (gathers_ == nullptr) return;
+  enter_flight_recorder(*gathers_);
+  gatherer_.emplace(gathers_, nullptr, words_, name_ + " (gathers)");
 }
 
 Communicator& AccBackend::gathering(const at::Tensor& output) {

@@ -72,6 +72,17 @@ void in_wider_type(const at::Tensor& input, at::Tensor& output, Work work) {
 
 }  // namespace
 
+void enter_flight_recorder(c10d::Backend& backend) {
+  // Without elements nothing is sent.
+  std::vector<at::Tensor> tensors{at::empty({0})};
+  perform(at::kCPU, [&] { return backend.allreduce(tensors); });
+}
+
+std::mutex& flight_recorder_mutex() {
+  static auto* mutex = new std::mutex();  // lanes may outlive every static destructor
+  return *mutex;
+}
+
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.flatten().view(at::kByte); }
 
 namespace {
@@ -133,7 +144,7 @@ void Carrier::all_reduce(int64_t reduction, const at::Tensor& input, at::Tensor 
     std::vector<at::Tensor> tensors{to};
     c10d::AllreduceOptions options;
     options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
-    backend_->allreduce(tensors, options)->wait();
+    perform(to.device(), [&] { return backend_->allreduce(tensors, options); });
     divide(reduction, size(), to);
   });
 }
@@ -147,7 +158,7 @@ void Carrier::reduce(int64_t reduction, int64_t root, const at::Tensor& input, a
     c10d::ReduceOptions options;
     options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
     options.rootRank = root;
-    backend_->reduce(tensors, options)->wait();
+    perform(to.device(), [&] { return backend_->reduce(tensors, options); });
     divide(reduction, size(), to);
   });
   // On other ranks the backend may have used the output for intermediate values.
@@ -157,7 +168,7 @@ void Carrier::reduce(int64_t reduction, int64_t root, const at::Tensor& input, a
 void Carrier::all_gather(const at::Tensor& input, at::Tensor output) {
   if (output.numel() == 0) return;
   at::Tensor from = bytes_of(input), to = bytes_of(output);
-  backend_->_allgather_base(to, from, {})->wait();
+  perform(to.device(), [&] { return backend_->_allgather_base(to, from, {}); });
 }
 
 void Carrier::reduce_scatter(int64_t reduction, const at::Tensor& input, at::Tensor output) {
@@ -174,7 +185,7 @@ void Carrier::reduce_scatter(int64_t reduction, const at::Tensor& input, at::Ten
     at::Tensor source = from;
     c10d::ReduceScatterOptions options;
     options.reduceOp = bools ? operation_on_bools(reduction) : operation(reduction);
-    backend_->_reduce_scatter_base(to, source, options)->wait();
+    perform(to.device(), [&] { return backend_->_reduce_scatter_base(to, source, options); });
     divide(reduction, size(), to);
   });
 }
@@ -185,7 +196,7 @@ void Carrier::broadcast(int64_t root, const at::Tensor& input, at::Tensor output
   std::vector<at::Tensor> tensors{bytes_of(output)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  backend_->broadcast(tensors, options)->wait();
+  perform(output.device(), [&] { return backend_->broadcast(tensors, options); });
 }
 
 void Carrier::exchange(std::vector<int64_t> there, std::vector<int64_t> back,
@@ -197,7 +208,7 @@ void Carrier::exchange(std::vector<int64_t> there, std::vector<int64_t> back,
   for (int64_t& rows : there) rows *= row_bytes(input);
   for (int64_t& rows : back) rows *= row_bytes(output);
   at::Tensor from = bytes_of(input), to = bytes_of(output);
-  backend_->alltoall_base(to, from, back, there, {})->wait();
+  perform(to.device(), [&] { return backend_->alltoall_base(to, from, back, there, {}); });
 }
 
 }  // namespace torchacc

@@ -38,12 +38,18 @@ void attach_backend(const Group& group, const Group& transport, const std::optio
                     c10::intrusive_ptr<c10d::Backend>(std::move(backend)));
 }
 
+// For a group that the program may use on the host while lanes run.
+void introduce(const Group& group) {
+  enter_flight_recorder(*group->getBackend(c10::DeviceType::CPU));
+}
+
 TORCH_LIBRARY_FRAGMENT(acc, m) {
   m.def(
       "attach_backend(__torch__.torch.classes.c10d.ProcessGroup group, "
       "__torch__.torch.classes.c10d.ProcessGroup transport, "
       "__torch__.torch.classes.c10d.ProcessGroup? gathers, str name) -> ()",
       &attach_backend);
+  m.def("introduce(__torch__.torch.classes.c10d.ProcessGroup group) -> ()", &introduce);
 }
 
 }  // namespace
