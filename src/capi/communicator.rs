@@ -19,10 +19,11 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Does one collective: fills `output` from `input`, whose types agree on all ranks. `how` is one of `TORCHACC_REDUCE_*` for
-/// all_reduce and reduce_scatter, the root for broadcast, else 0. Called on the launch thread, or, if the communicator is
-/// `concurrent`, on one of its own; one at a time, in the order in which its collectives were recorded. May wait for the other
-/// ranks, but should not do so for ever. Returns NULL, or an error from `torchacc_error_new`; must not call this library
-/// otherwise (except for `torchacc_running_site`), as a `torchacc_host_fn`, and must not unwind.
+/// all_reduce and reduce_scatter, the root for broadcast, for all_gather 1 if it is of parameters and 2 if it is of the same
+/// parameters again ("torchacc::all_gather_parameters"), of which a function need not take note, else 0. Called on the launch
+/// thread, or, if the communicator is `concurrent`, on one of its own; one at a time, in the order in which its collectives were
+/// recorded. May wait for the other ranks, but should not do so for ever. Returns NULL, or an error from `torchacc_error_new`;
+/// must not call this library otherwise (except for `torchacc_running_site`), as a `torchacc_host_fn`, and must not unwind.
 pub type torchacc_collective_fn = Option<
     unsafe extern "C" fn(
         user: *mut c_void,
@@ -242,10 +243,11 @@ fn device_transfer(call: torchacc_device_transfer_fn, user: &Arc<User>) -> Optio
 /// Registers a communicator, until it is unregistered. The operators "torchacc::all_reduce" and "torchacc::reduce_scatter"
 /// (tensor, STR "sum", "product", "min", "max", "avg", "band", "bor" or "bxor", or NONE for the sum, COMMUNICATOR),
 /// "torchacc::broadcast" (tensor, INT root, COMMUNICATOR), "torchacc::all_gather" and "torchacc::all_to_all" (tensor,
-/// COMMUNICATOR), "torchacc::all_gather_parameters" (tensor, BOOL again, COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE, INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows
-/// for each rank, INTS rows from each, COMMUNICATOR) and "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag,
-/// COMMUNICATOR) are recorded like others, with one result, "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without a
-/// result. Rows are those of the first dimension, which must be divisible by `size` where it is split.
+/// COMMUNICATOR), "torchacc::all_gather_parameters" (tensor, BOOL again, COMMUNICATOR), "torchacc::reduce" (tensor, STR or NONE,
+/// INT root, COMMUNICATOR), "torchacc::all_to_all_v" (tensor, INTS rows for each rank, INTS rows from each, COMMUNICATOR) and
+/// "torchacc::receive" (INTS sizes, DTYPE, INT rank, INT tag, COMMUNICATOR) are recorded like others, with one result,
+/// "torchacc::send" (tensor, INT rank, INT tag, COMMUNICATOR) without a result. Rows are those of the first dimension, which must
+/// be divisible by `size` where it is split.
 ///
 /// Collectives of a communicator run in the order in which they were recorded, even if nobody reads their results; so all ranks
 /// must record the same ones, and cut. When one fails, the later ones of the same trace are not called, and fail with its error;

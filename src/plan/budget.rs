@@ -4,6 +4,7 @@
 //! **Invariant:** a region that runs again is the same kernel on the same operands, so the results have the same bits; regions
 //! with side effects, or that may fail, run once.
 
+mod sequence;
 mod simulation;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,8 @@ use super::remat::remat;
 use super::{ALIGN, Limit, UnplacedPlan, order};
 use crate::buffer::size_class::largest_within;
 use crate::graph::Graph;
-use simulation::{OnLanes, Sequence, Taste};
+use sequence::Sequence;
+use simulation::{OnLanes, Taste, simulate};
 
 /// Number of times that the search aims lower because offsets in the arena took more than the live bytes.
 const CORRECTIONS: usize = 6;
@@ -198,7 +200,7 @@ impl<'a> Search<'a> {
             let mut simulated: Vec<Runs> = Vec::new();
             for sequence in &self.sequences {
                 for taste in Taste::ALL {
-                    let runs = sequence.within(aim, taste, lanes);
+                    let runs = simulate(sequence, aim, taste, lanes);
                     simulated.extend(runs.filter(|runs| !simulated.contains(runs)));
                 }
             }
